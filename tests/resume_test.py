@@ -70,6 +70,14 @@ class Resume(CommandTest):
                 self.assertEqual(ours[name], theirs[name], (ours["step"], name))
         self.assertEqual(self.read_json("killed", "summary.json")["steps"], 60)
 
+    def test_a_run_killed_as_it_wrote_its_first_plan_begins_again(self):
+        unfinished = self.folder / "run" / ".plan.json.123.456789.tmp"
+        (self.folder / "run" / "trace").mkdir(parents=True)
+        unfinished.write_text('{"pl')
+        self.resume("run", *NANO, *JOB, "--steps", 2)
+        self.assertEqual(len(self.steps("run")), 2)
+        self.assertFalse(unfinished.exists())
+
     def test_more_steps_go_on_and_the_files_continue(self):
         constant = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
         self.train("whole", *JOB, *constant, "--steps", 14)

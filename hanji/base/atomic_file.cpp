@@ -10,6 +10,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/base/text.h"
 
 namespace hanji::base {
 
@@ -94,6 +95,16 @@ Result<AtomicFile> AtomicFile::create(const fs::path& path) {
   } while (!fd.valid() && errno == EINTR);
   if (!fd.valid()) return write_error(path, errno);
   return AtomicFile(std::move(fd), path, std::move(temporary));
+}
+
+bool AtomicFile::is_unfinished(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const auto parts = split(name, '.');  // "", those of the name, a process, a time, "tmp"
+  const auto is_number = [](std::string_view part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+  };
+  return parts.size() >= 5 && parts.front().empty() && parts.back() == "tmp" &&
+         is_number(parts[parts.size() - 2]) && is_number(parts[parts.size() - 3]);
 }
 
 AtomicFile::~AtomicFile() {

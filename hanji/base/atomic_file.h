@@ -20,6 +20,9 @@ class AtomicFile {
   /// call finds it there.
   /// Errors  kInvalidArgument while another process has it.
   static Result<AtomicFile> resume(const std::filesystem::path& path);
+  /// Whether create() writes under a name like this: in a folder where nobody writes, what a process
+  /// that was killed has left.
+  static bool is_unfinished(const std::filesystem::path& path);
   AtomicFile(AtomicFile&& other) noexcept = default;
   AtomicFile& operator=(AtomicFile&&) = delete;
   /// Of create(): removes what was written unless it was committed.

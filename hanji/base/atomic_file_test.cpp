@@ -36,6 +36,18 @@ TEST(AtomicFile, LeavesTheOldFileAndNoOtherUnlessItIsCommitted) {
   EXPECT_EQ(list_files(folder.path()).or_throw().size(), 1);
 }
 
+TEST(AtomicFile, KnowsWhatAKilledProcessHasLeft) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"plan.json", "file"}) {
+    const auto file = AtomicFile::create(folder.path() / name).or_throw();
+    EXPECT_TRUE(AtomicFile::is_unfinished(file.temporary()));
+  }
+  for (const char* name : {"plan.json", ".plan.json", ".tmp", ".a.tmp", "plan.json.1.2.tmp",
+                           ".plan.1.x.tmp", ".plan..2.tmp", ".plan.json.1.2.part"}) {
+    EXPECT_FALSE(AtomicFile::is_unfinished(folder.path() / name)) << name;
+  }
+}
+
 TEST(AtomicFile, AResumedFileKeepsWhatWasWrittenUntilItIsCommitted) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "file";

@@ -72,10 +72,11 @@ DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
     job.out = claim_folder(config.run.out, kVerifyParts).or_throw();
     return decided;
   }
-  // A run that was killed before it had a plan has left empty folders.
-  job.out =
-      (request.resume ? reopen_folder(config.run.out, 0) : claim_folder(config.run.out)).or_throw();
+  job.out = request.resume ? std::filesystem::absolute(config.run.out)
+                           : claim_folder(config.run.out).or_throw();
   job.lock = std::make_shared<base::FolderLock>(lock_folder(job.out).or_throw());
+  // A run that was killed before it had a plan has left folders and an unfinished file.
+  if (request.resume) base::throw_if_error(reopen_folder(job.out, 0));
   print(request, job);
   if (!decided.checked.initial.empty()) request.print(decided.checked.initial + "\n");
   return decided;
@@ -121,8 +122,9 @@ DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
     return decided;
   }
   print_resumption(request, saved, resumed, folder);
-  decided.job = {std::move(resumed.plan), reopen_folder(folder, saved.steps_done).or_throw(),
-                 saved.checkpoint, std::move(lock)};
+  base::throw_if_error(reopen_folder(folder, saved.steps_done));
+  decided.job = {std::move(resumed.plan), std::filesystem::absolute(folder), saved.checkpoint,
+                 std::move(lock)};
   print(request, *decided.job);
   return decided;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "hanji/base/atomic_file.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/checkpoint/folder.h"
@@ -18,16 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True where there is nothing, or only the empty folders that a run makes first.
+/// True where there is nothing, or only what a run makes before it has a plan: empty folders, and an
+/// unfinished file where it was killed as it wrote the plan.
 bool is_unused(const fs::path& out) {
   std::error_code error;
   if (!fs::exists(out, error)) return true;
   if (!fs::is_directory(out, error)) return false;
-  const auto is_empty_folder = [](const fs::directory_entry& entry) {
+  const auto is_left_over = [](const fs::directory_entry& entry) {
     std::error_code ignored;
-    return entry.is_directory(ignored) && fs::is_empty(entry.path(), ignored);
+    if (!entry.is_directory(ignored)) return base::AtomicFile::is_unfinished(entry.path());
+    return fs::is_empty(entry.path(), ignored);
   };
-  return std::all_of(fs::directory_iterator(out, error), fs::directory_iterator(), is_empty_folder);
+  return std::all_of(fs::directory_iterator(out, error), fs::directory_iterator(), is_left_over);
 }
 
 bool has_checkpoints(const fs::path& folder) {

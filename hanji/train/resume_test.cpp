@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "hanji/base/atomic_file.h"
 #include "hanji/base/json.h"
 #include "hanji/checkpoint/save.h"
 #include "hanji/data/source.h"
@@ -26,6 +27,12 @@ TEST_F(FindSavedRun, FindsNothingInANewFolderOrInAnEmptyOne) {
   fs::create_directories(out());
   EXPECT_FALSE(find_saved_run(out()).or_throw().has_value());
   for (const char* part : {"trace", "logs", "checkpoints"}) fs::create_directory(out() / part);
+  EXPECT_FALSE(find_saved_run(out()).or_throw().has_value());
+}
+
+TEST_F(FindSavedRun, FindsNothingWhereARunWasKilledAsItWroteItsPlan) {
+  fs::create_directories(out() / "logs");
+  const auto plan = base::AtomicFile::create(out() / "plan.json").or_throw();
   EXPECT_FALSE(find_saved_run(out()).or_throw().has_value());
 }
 

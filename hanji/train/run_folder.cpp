@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <vector>
+
+#include "hanji/base/atomic_file.h"
 #include "hanji/base/file.h"
 
 namespace hanji::train {
@@ -70,18 +73,8 @@ Result<fs::path> claim_folder(const std::string& wanted, std::span<const char* c
                 fmt::format("run.out: {}; name another folder with --out", made.message()));
 }
 
-Result<fs::path> reopen_folder(const fs::path& out, int64_t steps_done) {
-  HANJI_RETURN_IF_ERROR(make_parts(out, kTrainParts));
-  HANJI_RETURN_IF_ERROR(base::remove_tree(out / "summary.json"));
-  std::error_code error;
-  if (fs::exists(out / "plan.json", error)) {
-    HANJI_RETURN_IF_ERROR(base::rename_and_sync(
-        out / "plan.json", out / fmt::format("plan.until_{:08}.json", steps_done)));
-  }
-  return fs::absolute(out);
-}
-
 Result<base::FolderLock> lock_folder(const fs::path& out) {
+  HANJI_RETURN_IF_ERROR(make_parts(out, kTrainParts));
   const auto now = base::Deadline::after({});
   auto lock = base::FolderLock::take(out, now);
   if (lock.status().code() == Code::kTimeout) {
@@ -92,6 +85,20 @@ Result<base::FolderLock> lock_folder(const fs::path& out) {
   const auto writer = lock_checkpoints(out);
   if (!writer.ok()) return writer.status().at("the ranks of the run before have not ended");
   return lock;
+}
+
+Status reopen_folder(const fs::path& out, int64_t steps_done) {
+  HANJI_RETURN_IF_ERROR(base::remove_tree(out / "summary.json"));
+  std::vector<fs::path> unfinished;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out, error)) {
+    if (base::AtomicFile::is_unfinished(entry.path())) unfinished.push_back(entry.path());
+  }
+  for (const fs::path& path : unfinished) HANJI_RETURN_IF_ERROR(base::remove_tree(path));
+  const auto plan = base::read_file(out / "plan.json");
+  if (plan.status().code() == Code::kNotFound) return {};
+  HANJI_RETURN_IF_ERROR(plan.status());
+  return base::write_file_atomic(out / fmt::format("plan.until_{:08}.json", steps_done), *plan);
 }
 
 Result<base::FolderLock> lock_checkpoints(const fs::path& out) {

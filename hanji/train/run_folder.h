@@ -26,14 +26,16 @@ inline constexpr std::array kTrainParts = {"trace", "logs", "tensorboard", "chec
 Result<std::filesystem::path> claim_folder(const std::string& wanted,
                                            std::span<const char* const> parts = kTrainParts);
 
-/// Prepares the folder of a saved run to resume after step `steps_done`: creates missing subfolders,
-/// removes the summary, and renames the previous plan to plan.until_STEP.json.
-Result<std::filesystem::path> reopen_folder(const std::filesystem::path& out, int64_t steps_done);
-
-/// Locks a run's folder for this process. If the launcher of an earlier run has died, waits until its
-/// rank 0 has ended too.
+/// Locks a run's folder for this process, and creates missing subfolders. If the launcher of an earlier
+/// run has died, waits until its rank 0 has ended too.
 /// Errors  kInvalidArgument if another run uses it.
 Result<base::FolderLock> lock_folder(const std::filesystem::path& out);
+
+/// Prepares the folder of a saved run to resume after step `steps_done`: removes the summary and files
+/// that a killed process had not finished, and copies the previous plan to plan.until_STEP.json. That
+/// plan stays the run's until another is written, so a kill between the two loses nothing.
+/// Order   under lock_folder().
+Status reopen_folder(const std::filesystem::path& out, int64_t steps_done);
 
 /// Locks a run's checkpoints for the process that writes them. Waits up to 10 s for the previous one,
 /// because ranks die shortly after their launcher.
