@@ -67,27 +67,39 @@ TEST(Deadline, SaysInWhichGroupTheAbsentRankWaits) {
   });
 }
 
-// Rank 0 waits for rank 1, which waits for rank 2 until `deadline`, or has done so if `gave_up`. Returns what
-// rank 0 says.
-std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline, bool gave_up) {
+// Rank 0 waits for rank 1, which waits for rank 2.
+struct Chain {
+  std::chrono::milliseconds deadline = 5s;  // of rank 1
+  bool gave_up = false;                     // rank 1 has, before rank 0 asks
+  bool begins = false;                      // rank 2 stops within the call that rank 1 is in
+};
+
+// What rank 0 says.
+std::string verdict_on(const Chain& chain) {
   const auto segment = test::make_segment(3);
-  const auto list = share(schedule::barrier(2));
+  const auto list = share(schedule::all_reduce_direct(2, 100));
   std::string message;
-  std::atomic<bool> is_over = false, has_waited = false;
+  std::atomic<bool> is_over = false, has_waited = false, has_begun = !chain.begins;
   test::run_threads(3, [&](int rank) {
     const auto join = [&](int group, std::vector<int> members, std::chrono::milliseconds limit) {
       EngineOptions options;
       options.deadline = limit;
       return Engine::create(segment, group, std::move(members), rank, options).or_throw();
     };
+    Heap heap(segment, rank);
+    Call call = call_of(list);
+    call.input = call.output = heap.allocate(400, "test").or_throw().data;
     if (rank == 2) {
-      const auto never_called = join(1, {1, 2}, 5s);
+      const auto stopped = join(1, {1, 2}, 5s);
+      if (chain.begins) (void)stopped->submit(call).or_throw();
+      has_begun = true;
       while (!is_over) std::this_thread::sleep_for(1ms);
       return;
     }
-    const auto engine = rank == 0 ? join(0, {0, 1}, 300ms) : join(1, {1, 2}, deadline);
-    while (gave_up && rank == 0 && !has_waited) std::this_thread::sleep_for(1ms);
-    const Status status = engine->wait(engine->submit(call_of(list)).or_throw());
+    const auto engine = rank == 0 ? join(0, {0, 1}, 300ms) : join(1, {1, 2}, chain.deadline);
+    while (chain.gave_up && rank == 0 && !has_waited) std::this_thread::sleep_for(1ms);
+    while (!has_begun) std::this_thread::sleep_for(1ms);
+    const Status status = engine->wait(engine->submit(call).or_throw());
     EXPECT_EQ(status.code(), Code::kTimeout);
     if (rank == 1) has_waited = true;
     if (rank == 1) return;
@@ -99,14 +111,22 @@ std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline, boo
 }
 
 TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
-  EXPECT_THAT(verdict_on_a_rank_that_waits(5s, false),
+  EXPECT_THAT(verdict_on({}),
               AllOf(HasSubstr("absent rank 1: "), HasSubstr("waits in operation 1 of group 1 for "),
                     HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
 }
 
+TEST(Deadline, FollowsWaitsToTheRankThatStoppedWithinACall) {
+  EXPECT_THAT(
+      verdict_on({.begins = true}),
+      AllOf(HasSubstr("absent rank 1: "), HasSubstr("waits in operation 1 of group 1 for "),
+            HasSubstr("rank 2 of the host): its last call here was operation 1, all_reduce"),
+            HasSubstr("not waiting for anybody")));
+}
+
 TEST(Deadline, FollowsTheWaitOfARankThatHasJustGivenUp) {
   EXPECT_THAT(
-      verdict_on_a_rank_that_waits(50ms, true),
+      verdict_on({.deadline = 50ms, .gave_up = true}),
       AllOf(HasSubstr("absent rank 1: "), HasSubstr("gave up in operation 1 of group 1 for "),
             HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
 }

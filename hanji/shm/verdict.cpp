@@ -67,6 +67,15 @@ int64_t num_alike(const std::vector<Words>& posted, const Words& words) {
                        [&](const Words& other) { return same_call(words, other); });
 }
 
+// Whether the member whose lines these are waits for another one in `operation`: that one has not begun it, or
+// is behind within it.
+bool is_behind(const GroupLines& lines, int member, uint64_t operation) {
+  const uint64_t begun = lines.last_operation(member);
+  if (begun != operation) return begun < operation;
+  return lines.last_completed(member) < operation &&
+         lines.last_sequence(member) < lines.last_sequence(lines.me());
+}
+
 // What the rank does instead, as far as its words in the segment tell. Where it waits for others in
 // another group, or did until a moment ago, so do they: `seen` has whom the text names already.
 std::string whereabouts(const GroupLines& lines, int member, uint64_t seen) {
@@ -91,7 +100,7 @@ std::string whereabouts(const GroupLines& lines, int member, uint64_t seen) {
   std::string_view separator = " for ";
   for (int late = 0; late < other.size(); ++late) {
     const uint64_t bit = uint64_t{1} << other.world_rank(late);
-    if (other.last_operation(late) >= operation || (seen & bit) != 0) continue;
+    if (!is_behind(other, late, operation) || (seen & bit) != 0) continue;
     seen |= bit;
     text += fmt::format("{}{}: {}; {}", std::exchange(separator, "; for "), rank_name(other, late),
                         last_call(other, late), whereabouts(other, late, seen));
