@@ -14,9 +14,11 @@
 namespace hanji::plan {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 std::vector<std::string> mistakes_in(const LoadedConfig& loaded) {
   std::vector<std::string> texts;
@@ -47,6 +49,10 @@ TEST(LoadConfig, AScheduleIsReadFromItsFileOrAllItsMistakesAreNamed) {
   EXPECT_THAT(mistakes_in(loaded("0F0,0X0\n1F0,1B\n")),
               ElementsAre(HasSubstr("lines.csv: line 1, cell 2: '0X0' is no computation"),
                           HasSubstr("lines.csv: line 2, cell 2: '1B' is no computation")));
+  EXPECT_THAT(mistakes_in(parse_config("mesh.pp = 2\npipeline.schedule = '''0F0,0X0\n1F0,1B\n'''",
+                                       "run.toml")),
+              ElementsAre(AllOf(HasSubstr("line 1, cell 2: '0X0' is no"), Not(HasSubstr("\n"))),
+                          HasSubstr("line 2, cell 2: '1B' is no computation")));
   EXPECT_THAT(mistakes_in(load_config({.overrides = {{"pipeline.schedule=1f1"}, {"mesh.pp=2"}}})),
               ElementsAre(HasSubstr("unknown schedule '1f1'; schedules: naive, gpipe, 1f1b")));
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "hanji/base/text.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/schedule/pipeline_check.h"
@@ -69,8 +70,11 @@ void check_user_schedule(const Config& c, Found& found) {
   };
   const auto user = schedule::pipeline_from_csv(c.pipeline.lines);
   if (!user.ok()) {
-    return refuse("mesh.pp", fmt::format("pipeline.schedule: {}", user.status().message()),
-                  "name a file with a line per rank");
+    for (const std::string_view one : base::split(user.status().message(), '\n')) {
+      refuse("mesh.pp", fmt::format("pipeline.schedule: {}", one),
+             "name a file with a line per rank");
+    }
+    return;
   }
   const auto& shape = user->shape;
   if (shape.num_ranks != c.mesh.pp) {
