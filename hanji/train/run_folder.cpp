@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <vector>
-
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/file.h"
 
@@ -89,12 +87,10 @@ Result<base::FolderLock> lock_folder(const fs::path& out) {
 
 Status reopen_folder(const fs::path& out, int64_t steps_done) {
   HANJI_RETURN_IF_ERROR(base::remove_tree(out / "summary.json"));
-  std::vector<fs::path> unfinished;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(out, error)) {
-    if (base::AtomicFile::is_unfinished(entry.path())) unfinished.push_back(entry.path());
+  HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(out));
+  for (const fs::path& file : files) {
+    if (base::AtomicFile::is_unfinished(file)) HANJI_RETURN_IF_ERROR(base::remove_tree(file));
   }
-  for (const fs::path& path : unfinished) HANJI_RETURN_IF_ERROR(base::remove_tree(path));
   const auto plan = base::read_file(out / "plan.json");
   if (plan.status().code() == Code::kNotFound) return {};
   HANJI_RETURN_IF_ERROR(plan.status());

@@ -20,11 +20,11 @@ Status check_folder(const std::string& wanted);
 inline constexpr std::array kTrainParts = {"trace", "logs", "tensorboard", "checkpoints"};
 
 /// Creates the folder of a run: `wanted`, or a new runs/NUMBER if it is empty, with the subfolders
-/// `parts`.
+/// `parts`; lock_folder() creates those of training.
 ///
 /// Errors  as check_folder(); nothing is overwritten.
 Result<std::filesystem::path> claim_folder(const std::string& wanted,
-                                           std::span<const char* const> parts = kTrainParts);
+                                           std::span<const char* const> parts = {});
 
 /// Locks a run's folder for this process, and creates missing subfolders. If the launcher of an earlier
 /// run has died, waits until its rank 0 has ended too.
