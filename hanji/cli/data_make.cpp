@@ -82,7 +82,7 @@ Result<BetonRecipe> recipe_of_text(const MakeOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto vocabulary, options.vocabulary == "byte"
                                                     ? data::Vocabulary::bytes()
                                                     : data::Vocabulary::characters(text.bytes));
-  HANJI_ASSIGN_OR_RETURN(const auto tokens, vocabulary.encode(std::string(text.bytes)));
+  HANJI_ASSIGN_OR_RETURN(const auto tokens, vocabulary.encode(text.bytes));
   const std::string provenance =
       fmt::format(R"({{"samples":"text","vocabulary":{}}})", vocabulary.to_json());
   return data::token_recipe(tokens, options.length, provenance);

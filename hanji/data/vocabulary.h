@@ -27,11 +27,10 @@ class Vocabulary {
   bool is_bytes() const { return code_points_.empty(); }
 
   /// The ids of `text`, one, two or four bytes each: the least that holds size() - 1.
-  /// Cost    bytes: the text itself, moved in and not copied. Characters: one pass, the ids beside
-  ///         the text until it returns.
+  /// Cost    one pass, and the memory of the ids; bytes are a copy of the text.
   /// Errors  kInvalidArgument for a character that is not in the vocabulary, kCorrupt for bytes
   ///         that are not UTF-8; both with the offset.
-  Result<TokenSource> encode(std::string text) const;
+  Result<TokenSource> encode(std::string_view text) const;
 
   /// The text of `tokens`. Ids outside the vocabulary become U+FFFD.
   std::string decode(std::span<const int64_t> tokens) const;

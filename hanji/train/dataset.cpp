@@ -43,7 +43,7 @@ Result<DataSource> encode_text(const plan::DataConfig& config) {
   if (config.vocabulary == plan::VocabularyKind::kChar) {
     HANJI_ASSIGN_OR_RETURN(vocabulary, data::Vocabulary::characters(text));
   }
-  HANJI_ASSIGN_OR_RETURN(auto tokens, vocabulary.encode(std::string(text)));
+  HANJI_ASSIGN_OR_RETURN(auto tokens, vocabulary.encode(text));
   return DataSource{std::move(tokens), std::move(vocabulary),
                     std::string(config.text.empty() ? "embedded text" : config.text)};
 }
