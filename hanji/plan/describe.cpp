@@ -496,7 +496,8 @@ std::string describe(const Plan& plan) {
   if (const std::string load = topology::describe_load(plan.load); !load.empty()) {
     out +=
         paragraph("load", fmt::format("of what was timed here: {}; steps may take less time than "
-                                      "is predicted, and the next plan times again",
+                                      "is predicted, and the next plan on a quieter machine "
+                                      "times again",
                                       load));
   }
   if (plan.config.parallel.data != Sharding::kReplicas) {

@@ -34,6 +34,11 @@ std::optional<KeptMeasurement> read_measurement(const fs::path& file) {
   return *std::move(measurement);
 }
 
+/// Whether a measurement under `load` replaces one that was taken under the load `before`.
+bool is_quieter(double load, double before) {
+  return load <= topology::kMaxLoad || 1 - load >= 2 * (1 - before);
+}
+
 Status keep(const Result<fs::path>& folder, const KeptMeasurement& one, std::string_view kind) {
   if (!folder.ok()) return folder.status();
   HANJI_RETURN_IF_ERROR(base::make_directories(*folder));
@@ -114,13 +119,16 @@ Result<MarkedValue> measured_once(const Result<fs::path>& folder, const MeasureO
   if (folder.ok()) before = read_measurement(measurement_file(*folder, what.kind, what.key));
   if (before && !what.is_sound(before->value)) before.reset();
   const auto probe = [&] { return what.probe ? what.probe() : 0; };
-  if (before && why_again(before->mark, now_seconds(), probe()).empty()) {
-    return MarkedValue{before->value, before->mark.load};
-  }
+  const bool was_disturbed = before && before->mark.load > topology::kMaxLoad;
+  // A measurement that would be discarded is not taken.
+  const bool stays = was_disturbed
+                         ? !is_quieter(what.mark([] {}).load, before->mark.load)
+                         : before && why_again(before->mark, now_seconds(), probe()).empty();
+  if (stays) return MarkedValue{before->value, before->mark.load};
   Result<std::string> found = base::internal("nothing was measured");
   Mark mark = what.mark([&] { found = what.measure(before ? before->value : ""); });
   if (!found.ok()) return found.status();
-  if (before && mark.load > topology::kMaxLoad && 1 - mark.load < 2 * (1 - before->mark.load)) {
+  if (before && !is_quieter(mark.load, before->mark.load)) {
     return MarkedValue{before->value, before->mark.load};
   }
   mark.probe = probe();

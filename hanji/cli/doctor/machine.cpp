@@ -75,8 +75,8 @@ Finding find_kernel_choices() {
                                            age_text(oldest));
   if (again == 0) return finding;
   finding.verdict = Verdict::kNote;
-  finding.advice =
-      fmt::format("{} will be measured again by the next run that needs it: {}", again, why);
+  finding.advice = fmt::format(
+      "{} will be measured again by the next run on a quiet machine that needs it: {}", again, why);
   return finding;
 }
 
