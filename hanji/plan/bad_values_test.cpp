@@ -23,6 +23,14 @@ BadConfigs bad_syntax() {
        "[train]\n\"\" = 3\n",
        {},
        {"run.toml:2:1: train.: unknown key; see `hanji train --print-config`"}},
+      {"quotes around a table and its key",
+       "\"model.heads\" = 2\n[comm]\n'algorithm.all_reduce' = \"ring\"\n'no.key' = 1\n",
+       {},
+       {"run.toml:1:1: model.heads: a dot within quotes is a letter of the name; write model.heads "
+        "without quotes",
+        "run.toml:3:1: comm.algorithm.all_reduce: a dot within quotes is a letter of the name; "
+        "write comm.algorithm.all_reduce without quotes",
+        "run.toml:4:1: comm.no.key: unknown key; see `hanji train --print-config`"}},
       {"no quotes around text",
        "[model]\npreset = nano\n",
        {},

@@ -137,12 +137,19 @@ Result<Value> read_value(const Key& key, const toml::node& node) {
   return wrong_type(key, node);
 }
 
-TomlEntry read_member(const std::string& name, const Origin& origin, const toml::node& node) {
+bool has_dot(const toml::key& key) { return key.str().find('.') != std::string_view::npos; }
+
+TomlEntry read_member(const std::string& table, const toml::key& member, const toml::node& node,
+                      const std::string& file_name) {
   TomlEntry entry;
-  entry.key = name;
-  entry.origin = origin;
+  entry.key = fmt::format("{}.{}", table, member.str());
+  entry.origin = origin_at(file_name, member.source().begin);
+  if (has_dot(member)) {
+    entry.kind = TomlKind::kQuotedDot;
+    return entry;
+  }
   if (const auto* text = node.as_string()) entry.word = text->get();
-  const Key* key = find_key(name);
+  const Key* key = find_key(entry.key);
   if (key == nullptr) return entry;
   entry.value = read_value(*key, node);
   if (entry.value.ok()) {
@@ -158,15 +165,15 @@ bool has_keys_below(const std::string& name) {
 }
 
 // A member of a table; one that is a table itself has members of its own where the schema says so.
-void read_members(const std::string& name, const Origin& origin, const toml::node& node,
-                  TomlDocument& document) {
-  if (!node.is_table() || !has_keys_below(name)) {
-    document.entries.push_back(read_member(name, origin, node));
+void read_members(const std::string& table, const toml::key& name, const toml::node& node,
+                  const std::string& file_name, TomlDocument& document) {
+  const std::string whole = fmt::format("{}.{}", table, name.str());
+  if (!node.is_table() || !has_keys_below(whole)) {
+    document.entries.push_back(read_member(table, name, node, file_name));
     return;
   }
   for (const auto& [member, value] : *node.as_table()) {
-    document.entries.push_back(read_member(name + "." + std::string(member.str()),
-                                           origin_at(origin.source, member.source().begin), value));
+    document.entries.push_back(read_member(whole, member, value, file_name));
   }
 }
 
@@ -192,14 +199,15 @@ TomlDocument read_toml_document(std::string_view text, const std::string& file_n
     const std::string table_name(name.str());
     const bool known = std::ranges::find(tables(), table_name) != tables().end();
     if (!node.is_table()) {
-      const TomlKind kind = known ? TomlKind::kNotATable : TomlKind::kValue;
+      const TomlKind kind = known           ? TomlKind::kNotATable
+                            : has_dot(name) ? TomlKind::kQuotedDot
+                                            : TomlKind::kValue;
       document.entries.push_back({kind, table_name, origin});
     } else if (!known) {
       document.entries.push_back({TomlKind::kUnknownTable, table_name, origin});
     } else {
       for (const auto& [member, value] : *node.as_table()) {
-        read_members(table_name + "." + std::string(member.str()),
-                     origin_at(file_name, member.source().begin), value, document);
+        read_members(table_name, member, value, file_name, document);
       }
     }
   }

@@ -14,6 +14,7 @@ enum class TomlKind : uint8_t {
   kValue,         ///< A member of a known table.
   kUnknownTable,  ///< Its members are not listed.
   kNotATable,     ///< The name of a known table, used for a value.
+  kQuotedDot,  ///< A name with a dot within quotes: none of a key, whatever it looks like. No value.
 };
 
 /// One thing that a TOML file sets.
