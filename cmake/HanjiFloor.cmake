@@ -14,6 +14,7 @@ function(hanji_configure_target target)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   # A trade of speed for one fixed rounding: a*b+c is never contracted behind our back.
   target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off $<$<CONFIG:Release>:-O1>
+    -Wno-missing-field-initializers  # a member that an initializer does not name has its default
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # false alarms of GCC 12 on string concatenation
     # No collection of garbage below 1 GB: a sixth of the time of a source that reads torch.
     $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1048576>
