@@ -2,7 +2,7 @@
 runs=1000000
 case ${1:-} in [0-9]*) runs=$1; shift ;; esac
 
-# An input frees far less than 8 MB: no larger quarantine finds more, and the default of 256 MB costs up to a third.
+# An input frees far less than 8 MB: a larger quarantine finds no more, and the default of 256 MB costs up to a quarter.
 export ASAN_OPTIONS=quarantine_size_mb=8
 
 # Then reduces its corpus to the fewest inputs that reach as much: what the next run starts from.

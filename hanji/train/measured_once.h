@@ -71,7 +71,8 @@ struct MarkedValue {
 /// Returns the value stored in `folder`, or measures and stores it. A value that was measured under
 /// load, more than cost::kMaxDays ago, or at another speed of the machine is measured again. The new
 /// value replaces it unless it was measured under load too, and not with twice the CPUs to itself: values that
-/// others disturb alike shall not replace each other. A damaged or foreign file is overwritten.
+/// others disturb alike shall not replace each other. If a tenth of a second tells beforehand that it would
+/// not, nothing is measured. A damaged or foreign file is overwritten.
 /// No folder, or one that cannot be written, is no failure: the value is measured each time.
 /// Errors  those of `measure`.
 Result<MarkedValue> measured_once(const Result<std::filesystem::path>& folder,
