@@ -156,9 +156,6 @@ void Loader::read_toml(std::string_view text, std::string_view file_name) {
           fmt::format("write [{}]", entry.key));
     } else if (key == nullptr) {
       unknown_key(entry.origin, entry.key);
-    } else if (entry.kind == TomlKind::kQuotedDot) {
-      add(entry.origin, entry.key, "a dot within quotes is a letter of the name",
-          fmt::format("write {} without quotes", entry.key));
     } else {
       accept(*key, entry.value, entry.origin, entry.word);
     }

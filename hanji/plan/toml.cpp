@@ -137,21 +137,22 @@ Result<Value> read_value(const Key& key, const toml::node& node) {
   return wrong_type(key, node);
 }
 
-bool has_dot(const toml::key& key) { return key.str().find('.') != std::string_view::npos; }
+/// For a name that is spelled like a key and is none.
+Status quoted_dot(const std::string& key) {
+  return base::invalid_argument(fmt::format(
+      "{}: a dot within quotes is a letter of the name; write {} without quotes", key, key));
+}
 
 TomlEntry read_member(const std::string& table, const toml::key& member, const toml::node& node,
                       const std::string& file_name) {
   TomlEntry entry;
   entry.key = fmt::format("{}.{}", table, member.str());
   entry.origin = origin_at(file_name, member.source().begin);
-  if (has_dot(member)) {
-    entry.kind = TomlKind::kQuotedDot;
-    return entry;
-  }
   if (const auto* text = node.as_string()) entry.word = text->get();
   const Key* key = find_key(entry.key);
   if (key == nullptr) return entry;
-  entry.value = read_value(*key, node);
+  const bool is_quoted = member.str().find('.') != std::string_view::npos;
+  entry.value = is_quoted ? quoted_dot(entry.key) : read_value(*key, node);
   if (entry.value.ok()) {
     if (Status status = check_value(*key, *entry.value); !status.ok()) entry.value = status;
   }
@@ -199,10 +200,8 @@ TomlDocument read_toml_document(std::string_view text, const std::string& file_n
     const std::string table_name(name.str());
     const bool known = std::ranges::find(tables(), table_name) != tables().end();
     if (!node.is_table()) {
-      const TomlKind kind = known           ? TomlKind::kNotATable
-                            : has_dot(name) ? TomlKind::kQuotedDot
-                                            : TomlKind::kValue;
-      document.entries.push_back({kind, table_name, origin});
+      const TomlKind kind = known ? TomlKind::kNotATable : TomlKind::kValue;
+      document.entries.push_back({kind, table_name, origin, quoted_dot(table_name)});
     } else if (!known) {
       document.entries.push_back({TomlKind::kUnknownTable, table_name, origin});
     } else {

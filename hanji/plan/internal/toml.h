@@ -14,7 +14,6 @@ enum class TomlKind : uint8_t {
   kValue,         ///< A member of a known table.
   kUnknownTable,  ///< Its members are not listed.
   kNotATable,     ///< The name of a known table, used for a value.
-  kQuotedDot,  ///< A name with a dot within quotes: none of a key, whatever it looks like. No value.
 };
 
 /// One thing that a TOML file sets.
@@ -22,8 +21,9 @@ struct TomlEntry {
   TomlKind kind = TomlKind::kValue;
   std::string key;  ///< "train.steps"
   Origin origin;
-  Result<Value> value = Value(int64_t{0});  ///< Or why it is not of the key's type.
-  std::string word = {};                    ///< The text as written, if it is a text.
+  /// Or why there is none for the key of that name.
+  Result<Value> value = base::internal("no value");
+  std::string word = {};  ///< The text as written, if it is a text.
 };
 
 struct TomlSyntaxError {
