@@ -7,13 +7,19 @@
 # HEADERS are installed and compiled alone; PRIVATE_HEADERS are neither.
 # TESTS become the one test binary of the floor, hanji_<floor>_test; ctest runs it as <floor>, or in
 # SHARDS processes, each with its part of the cases, as <floor>_1, <floor>_2 and so on.
+#
+# hanji_configure_target(target [LEVEL]): the level of optimisation of a Release, -O1 if it is not given.
 function(hanji_configure_target target)
+  set(level -O1)
+  if(ARGC GREATER 1)
+    set(level ${ARGV1})
+  endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   # A trade of speed for one fixed rounding: a*b+c is never contracted behind our back.
-  target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off $<$<CONFIG:Release>:-O1>
+  target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off $<$<CONFIG:Release>:${level}>
     -Wno-missing-field-initializers  # a member that an initializer does not name has its default
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # false alarms of GCC 12 on string concatenation
     # No collection of garbage below 1 GB: a sixth of the time of a source that reads torch.
@@ -22,6 +28,22 @@ function(hanji_configure_target target)
   if(HANJI_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${HANJI_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${HANJI_SANITIZE})
+  endif()
+endfunction()
+
+# Configures an executable that reads the precompiled header of `other`, at its level of optimisation.
+function(hanji_configure_program target other)
+  set(level -O1)
+  if(other STREQUAL "hanji_test_header")
+    set(level -O0)  # two thirds of the time of a core floor's tests
+  endif()
+  hanji_configure_target(${target} ${level})
+  target_link_libraries(${target} PRIVATE hanji_core_dependencies)
+  if(HANJI_PCH)
+    # The header has -fPIC; with an executable's -fPIE it would be read anew.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+    target_precompile_headers(${target} REUSE_FROM ${other})
   endif()
 endfunction()
 
@@ -48,15 +70,8 @@ function(hanji_floor floor kind)
   if(HANJI_TESTS AND F_TESTS)
     set(test hanji_${name}_test)
     add_executable(${test})
-    hanji_configure_target(${test})
-    target_link_libraries(${test} PRIVATE ${target} hanji_core_dependencies ${F_TEST_LIBRARIES}
-                          GTest::gmock GTest::gtest_main)
-    if(HANJI_PCH)
-      # The header was compiled with -fPIC; with an executable's -fPIE it would be read anew.
-      set_target_properties(${test} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-      target_compile_options(${test} PRIVATE -fPIC)
-      target_precompile_headers(${test} REUSE_FROM ${header})
-    endif()
+    hanji_configure_program(${test} ${header})
+    target_link_libraries(${test} PRIVATE ${target} ${F_TEST_LIBRARIES} GTest::gmock GTest::gtest_main)
     hanji_sources(${test} SOURCES ${F_TESTS} ALONE ${F_ALONE})
     hanji_compile_together(${test})
     set(limit 300)
@@ -66,8 +81,6 @@ function(hanji_floor floor kind)
     if(NOT F_SHARDS)
       set(F_SHARDS 1)
     endif()
-    # Two tests run at once. OpenMP's threads would spin at each barrier for those of their team that
-    # the other test keeps from the processors: three quarters of the time.
     foreach(shard RANGE 1 ${F_SHARDS})
       math(EXPR index "${shard} - 1")
       set(case ${floor}_${shard})
@@ -76,7 +89,7 @@ function(hanji_floor floor kind)
       endif()
       add_test(NAME ${case} COMMAND ${test})
       set_tests_properties(${case} PROPERTIES TIMEOUT ${limit}
-        ENVIRONMENT "OMP_WAIT_POLICY=passive;GTEST_TOTAL_SHARDS=${F_SHARDS};GTEST_SHARD_INDEX=${index}")
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${F_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
   endif()
 endfunction()

@@ -36,15 +36,14 @@ cannot_run() { printf 'SKIPPED: %s\n' "$*"; exit 77; }
 
 # Tests of a build folder that are registered under a name that matches.
 registered() {  # registered PRESET REGEX
-  (cd "build/$1" && GTEST_BRIEF=1 ctest -j2 --no-tests=error --output-on-failure -R "$2")
+  run_tests "$1" --no-tests=error -R "$2"
   python3 tools/skipped.py "build/$1/Testing/Temporary/LastTest.log" | sed -n 's/^  /SKIPPED /p'
 }
 
 check_headers() { headers; }
 
 check_release() {
-  configure release -DHANJI_UNITY=OFF -DHANJI_WERROR=ON \
-    -DCMAKE_CXX_FLAGS=-Wno-missing-field-initializers -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
+  configure release -DHANJI_UNITY=OFF -DHANJI_WERROR=ON -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
   compile release
 }
 
