@@ -48,6 +48,10 @@ std::vector<KeptMeasurement> list_measurements(const std::filesystem::path& fold
 /// time in units of 0.01 s.
 Mark mark_while(const std::function<void()>& measure);
 
+/// The share of all CPUs that other processes took in a tenth of a second, which is waited for at most
+/// once a second in a process: the plans of many meshes ask for it one after the other. Any thread may call it.
+double load_of_late();
+
 /// A measurement that is taken once per machine.
 struct MeasureOnce {
   std::string kind;
@@ -56,6 +60,7 @@ struct MeasureOnce {
   /// `before`: the previous value, to keep if the new one is not better; or empty.
   std::function<Result<std::string>(const std::string& before)> measure = {};
   std::function<Mark(const std::function<void()>&)> mark = mark_while;
+  std::function<double()> look = load_of_late;  ///< At the load, before `measure`.
   /// Times fixed work, for values that follow the machine's speed; none: they hold at any.
   std::function<double()> probe = {};
   /// Called if the new value cannot be stored, with the reason.
@@ -71,7 +76,7 @@ struct MarkedValue {
 /// Returns the value stored in `folder`, or measures and stores it. A value that was measured under
 /// load, more than cost::kMaxDays ago, or at another speed of the machine is measured again. The new
 /// value replaces it unless it was measured under load too, and not with twice the CPUs to itself: values that
-/// others disturb alike shall not replace each other. If a tenth of a second tells beforehand that it would
+/// others disturb alike shall not replace each other. If a look at the load tells beforehand that it would
 /// not, nothing is measured. A damaged or foreign file is overwritten.
 /// No folder, or one that cannot be written, is no failure: the value is measured each time.
 /// Errors  those of `measure`.

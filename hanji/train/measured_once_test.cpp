@@ -35,12 +35,10 @@ class MeasuredOnce : public testing::Test {
                     },
                 .mark =
                     [&](const std::function<void()>& measure) {
-                      const size_t taken = before_.size();
                       measure();
-                      if (before_.size() == taken && load_before_)
-                        return Mark{now(), *load_before_};
                       return mark;
                     },
+                .look = [&] { return load_before_.value_or(mark.load); },
                 .probe = [&] { return mark.probe; },
                 .on_unkept = [&](const Status& reason) { unkept_.push_back(reason.message()); }})
         .or_throw()
@@ -144,6 +142,12 @@ TEST(MarkWhile, TakesTheTimeThatALoadNeedsToShow) {
   EXPECT_NEAR(static_cast<double>(mark.measured_at), static_cast<double>(now()), 2);
   EXPECT_GE(mark.load, 0);
   EXPECT_LE(mark.load, 1);
+}
+
+TEST(LoadOfLate, IsWaitedForOnceASecondAtMost) {
+  const int64_t begin_ns = base::now_ns();
+  for (int i = 0; i < 100; ++i) EXPECT_LE(load_of_late(), 1);
+  EXPECT_LT(base::now_ns() - begin_ns, 100 * 100'000'000);
 }
 
 TEST(KeptMeasurement, IsStrict) {
