@@ -98,7 +98,8 @@ class Pairs(CommandTest):
         self.assertIn("train.cuts.tokens = 2 or more", " ".join(done.stderr.split()))
 
     def test_stable_bits_are_those_of_any_ranks_that_cut_pairs(self):
-        blocks = [*STABLE, "--set", "train.cuts.tokens=3", "--steps", 2]
+        blocks = [*STABLE, "--set", "train.cuts.tokens=3", "--set", "train.global_batch=4", "--set",
+                  "train.evaluate_batches=1", "--steps", 2]
         for job, more in {"float32": [], "bf16": BF16, "chunks": ["--set", "model.chunk_bytes=1000"]}.items():
             expected = self.small(f"one-{job}", *blocks, *more, "--ranks", 1)
             for name, mesh in {"axial": ["--ranks", 3, "--mesh", "axial=3"],
@@ -157,7 +158,7 @@ class Pairs(CommandTest):
         kept = {}
         for chunk in (0, 4096):
             found = self.small(f"chunk{chunk}", "--ranks", 1, "--steps", 2, "--set",
-                               f"model.chunk_bytes={chunk}", "--set", "data.residues=16",
+                               f"model.chunk_bytes={chunk}", "--set", "data.residues=12",
                                "--set", "model.heads=1")
             kept[chunk] = found["prediction"]["memory.activations"]
             self.assertLess(abs(kept[chunk]["measured"] - kept[chunk]["predicted"]),
