@@ -31,7 +31,7 @@ function(hanji_configure_target target)
   endif()
 endfunction()
 
-# Configures an executable that reads the precompiled header of `other`, at its level of optimisation.
+# Configures a program, or a part of one, that reads the precompiled header of `other`, at its level of optimisation.
 function(hanji_configure_program target other)
   set(level -O1)
   if(other STREQUAL "hanji_test_header")
