@@ -35,7 +35,7 @@ endfunction()
 function(hanji_configure_program target other)
   set(level -O1)
   if(other STREQUAL "hanji_test_header")
-    set(level -O0)  # two thirds of the time of a core floor's tests
+    set(level -O0)  # half of the time that a core floor's tests take at -O1
   endif()
   hanji_configure_target(${target} ${level})
   target_link_libraries(${target} PRIVATE hanji_core_dependencies)
