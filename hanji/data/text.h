@@ -14,20 +14,23 @@ namespace hanji::data {
 struct TextFile {
   std::filesystem::path path;
   int64_t begin = 0;
+  int64_t mark_bytes = 0;  ///< Of its byte order mark, which is left out.
 };
 
 /// The text of one file, or of all files of a folder one after the other.
 struct Text {
   std::string bytes;
   std::vector<TextFile> files;
+  std::vector<std::string> notes = {};  ///< What was left out, a sentence each.
 };
 
 /// Reads a text file, or every regular file below a folder in byte order of their paths.
 ///
-/// Files and folders whose name begins with a dot are left out.
+/// Left out, with a note: what list_data() leaves out; of a folder also pipes, sockets, devices, links to
+/// nothing and links to folders; the byte order mark that opens a text in UTF-8.
 /// Cost    memory for the bytes once.
-/// Errors  kNotFound: no such path, or a folder without a file. kCorrupt: an empty text, or a
-///         NUL byte, which no text holds; file and offset are named.
+/// Errors  kNotFound: no such path, or a folder without a file. kCorrupt: an empty text; one in UTF-16 or
+///         UTF-32; a NUL byte, which no text holds; file and offset are named.
 Result<Text> read_text(const std::filesystem::path& path);
 
 /// "file, byte 17" for a position of the joined bytes.
