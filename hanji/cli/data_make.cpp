@@ -19,6 +19,7 @@
 #include "hanji/data/beton_table.h"
 #include "hanji/data/beton_tar.h"
 #include "hanji/data/beton_tokens.h"
+#include "hanji/data/data_folder.h"
 #include "hanji/data/text.h"
 #include "hanji/data/token_file.h"
 #include "hanji/data/vocabulary.h"
@@ -47,22 +48,29 @@ std::vector<fs::path> paths_of(const std::vector<std::string>& names) {
 /// Archives, and those of folders.
 Result<BetonRecipe> recipe_of_shards(const MakeOptions& options) {
   std::vector<fs::path> shards;
+  std::vector<std::string> notes;
   for (const fs::path& path : paths_of(options.shards)) {
     if (!fs::is_directory(path)) {
       shards.push_back(path);
       continue;
     }
-    HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(path));
-    const size_t before = shards.size();
-    for (const fs::path& one : files) {
-      if (one.extension() == ".tar") shards.push_back(one);
-    }
-    if (shards.size() == before) {
+    HANJI_ASSIGN_OR_RETURN(data::DataFolder found, data::list_data(path));
+    data::note_metadata(notes, found.left_out);
+    const auto others = std::ranges::stable_partition(
+        found.files, [](const fs::path& one) { return one.extension() == ".tar"; });
+    data::note_left_out(notes, {others.begin(), others.end()}, "file", " (not named .tar)");
+    data::note_left_out(notes, found.others, "name", " (neither a file nor a folder)");
+    data::note_left_out(notes, found.folders, "folder",
+                        " (shards are looked for in the one named)");
+    shards.insert(shards.end(), found.files.begin(), others.begin());
+    if (others.begin() == found.files.begin()) {
       return base::invalid_argument(
           path.native() + ": no .tar file in the folder; name a folder of shards, or the shards");
     }
   }
-  return data::tar_recipe(shards);
+  HANJI_ASSIGN_OR_RETURN(BetonRecipe recipe, data::tar_recipe(shards));
+  recipe.notes.insert(recipe.notes.begin(), notes.begin(), notes.end());
+  return recipe;
 }
 
 Result<BetonRecipe> recipe_of_arrays(const MakeOptions& options) {
@@ -85,7 +93,10 @@ Result<BetonRecipe> recipe_of_text(const MakeOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto tokens, vocabulary.encode(text.bytes));
   const std::string provenance =
       fmt::format(R"({{"samples":"text","vocabulary":{}}})", vocabulary.to_json());
-  return data::token_recipe(tokens, options.length, provenance);
+  HANJI_ASSIGN_OR_RETURN(BetonRecipe recipe,
+                         data::token_recipe(tokens, options.length, provenance));
+  recipe.notes = text.notes;
+  return recipe;
 }
 
 Result<BetonRecipe> recipe_of_tokens(const MakeOptions& options) {
@@ -161,6 +172,7 @@ int make_file(Verb verb, const MakeOptions& options) {
   if (source) recipe = source->recipe(options);
   if (!recipe.ok()) mistakes.add(recipe.status());
   mistakes.throw_if_any();
+  for (const std::string& note : recipe->notes) std::cerr << "hanji: note: " << note << "\n";
   LongVerb work("samples");
   const auto made = make_samples(*recipe, options.out, options.threads, work);
   if (!made) return work.exit_code();

@@ -119,6 +119,7 @@ Status read_elements(const std::vector<OpenArray>& arrays, uint64_t i, BetonSamp
 Result<BetonRecipe> array_recipe(std::span<const NamedArray> named) {
   const auto arrays = std::make_shared<std::vector<OpenArray>>();
   BetonRecipe recipe{.provenance = R"({"samples":"arrays"})"};
+  uint64_t largest = 0;
   for (const NamedArray& one : named) {
     HANJI_ASSIGN_OR_RETURN(OpenArray open, open_array(one));
     const uint64_t count = open.header.shape[0];
@@ -130,7 +131,13 @@ Result<BetonRecipe> array_recipe(std::span<const NamedArray> named) {
     recipe.num_samples = count;
     recipe.key = base::mix(recipe.key, key_of_file(one.path));
     recipe.fields.push_back(open.field);
-    if (internal::is_in_heap(open.field.type)) recipe.max_sample_bytes += open.element_bytes;
+    if (internal::is_in_heap(open.field.type)) {
+      recipe.max_sample_bytes += open.element_bytes;
+      if (open.element_bytes > largest) {
+        recipe.largest = fmt::format("{}, field {}", one.path.native(), open.field.name);
+      }
+      largest = std::max<uint64_t>(largest, open.element_bytes);
+    }
     arrays->push_back(std::move(open));
   }
   recipe.read = [arrays](uint64_t i, BetonSample& out) { return read_elements(*arrays, i, out); };

@@ -13,6 +13,7 @@
 #include "hanji/data/beton_folder.h"
 #include "hanji/data/internal/csv_table.h"
 #include "hanji/data/internal/encoded_image.h"
+#include "hanji/data/internal/text_encoding.h"
 
 namespace hanji::data {
 namespace internal {
@@ -176,7 +177,9 @@ Result<BetonRecipe> table_recipe(const fs::path& path, const TableOptions& optio
   HANJI_ASSIGN_OR_RETURN(base::MappedFile file, base::MappedFile::open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
-  auto table = internal::CsvTable::parse(text);
+  HANJI_RETURN_IF_ERROR(internal::check_width(path, text));
+  const size_t mark = internal::utf8_mark_bytes(text);
+  auto table = internal::CsvTable::parse(text.substr(mark));
   if (!table.ok()) return table.status().at(path.native());
   const size_t num_columns = table->columns().size();
   const auto open =
@@ -197,10 +200,21 @@ Result<BetonRecipe> table_recipe(const fs::path& path, const TableOptions& optio
                      .provenance = R"({"samples":"table"})",
                      .key = key_of_file(path)};
   HANJI_RETURN_IF_ERROR(check_columns(*open));
+  if (mark > 0) recipe.notes = {internal::note_of_mark(path)};
+  const uint64_t max_image = recipe.max_sample_bytes;
+  uint64_t largest = 0;
   for (size_t c = 0; c < num_columns; ++c) {
     const TableColumn& column = open->columns[c];
     recipe.fields.push_back({.name = open->table.columns()[c], .type = type_of_use(column.use)});
     if (column.use == ColumnUse::kText) recipe.max_sample_bytes += column.max_bytes + 1;
+    const bool is_image = column.use == ColumnUse::kImage;
+    const uint64_t bytes = is_image                                       ? max_image
+                           : type_of_use(column.use) == BetonType::kBytes ? column.max_bytes
+                                                                          : 0;
+    if (bytes > largest) {
+      recipe.largest = fmt::format("{}, field {}", path.native(), open->table.columns()[c]);
+    }
+    largest = std::max(largest, bytes);
     recipe.key = base::mix(recipe.key, static_cast<uint64_t>(column.use));
   }
   if (!open->classes.empty()) {

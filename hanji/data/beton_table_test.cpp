@@ -40,6 +40,14 @@ TEST_F(TableRecipe, ColumnsOfNumbersAreNumbersAndOthersText) {
   EXPECT_EQ(file.read(1, 2).or_throw().bytes.size(), 8);
 }
 
+TEST_F(TableRecipe, AByteOrderMarkIsLeftOutAndUtf16Refused) {
+  const auto file = make("\xEF\xBB\xBFid\n7\n").or_throw();
+  EXPECT_EQ(file.fields()[0].name, "id");
+  const auto table = table_recipe(folder_.path() / "t.csv").or_throw();
+  EXPECT_THAT(table.notes, testing::ElementsAre(HasSubstr("left out the byte order mark")));
+  EXPECT_THAT(make("\xFF\xFEi").status().message(), HasSubstr("iconv -f UTF-16 -t UTF-8"));
+}
+
 TEST_F(TableRecipe, IntegersBeyondInt64StayAsTheyAreWritten) {
   const auto file = make("id\n12345678901234567890\n12345678901234567891\n").or_throw();
   EXPECT_EQ(file.fields()[0].type, BetonType::kBytes);

@@ -8,10 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
+#include "hanji/base/units.h"
+#include "hanji/data/data_folder.h"
 #include "hanji/data/internal/encoded_image.h"
 #include "hanji/data/internal/npy_header.h"
 #include "hanji/data/internal/tar_index.h"
@@ -34,6 +37,9 @@ struct TarSample {
 
 struct TarShards {
   std::vector<std::string> names;
+  std::vector<std::filesystem::path> no_sample = {};  ///< Members without KEY.EXTENSION.
+  std::vector<std::filesystem::path> metadata = {};
+  std::vector<std::filesystem::path> numbers = {};  ///< Members such as 22.00.png.
   std::vector<base::MappedFile> files;
   std::vector<TarSample> samples;
   std::vector<BetonField> fields;
@@ -51,6 +57,9 @@ struct TarShards {
   }
 };
 
+/// Which sample of the shard that is being read has a key; the first of several.
+using SamplesByKey = std::unordered_map<std::string, size_t>;
+
 }  // namespace internal
 
 namespace {
@@ -64,6 +73,9 @@ struct SampleName {
   std::string_view key;
   std::string_view extension;
 };
+
+constexpr std::string_view kKeyRule =
+    "the key of a sample is its files' name up to the first dot, and what is behind it the field";
 
 /// Nothing for a file that is in no sample.
 std::optional<SampleName> parse_sample_name(std::string_view path) {
@@ -92,24 +104,88 @@ BetonType type_of_extension(std::string_view extension) {
   return std::ranges::count(kNumbers, last) > 0 ? BetonType::kInt : BetonType::kBytes;
 }
 
+bool has_field(const TarSample& sample, std::string_view field) {
+  return std::ranges::count(sample.values, field, &TarValue::extension) > 0;
+}
+
+/// Opens the sample that a member begins. A key may come again with a whole sample of its own, but not with
+/// files that its first sample lacks.
+Status begin_sample(uint32_t shard, const SampleName& name, TarShards& to,
+                    internal::SamplesByKey& known) {
+  const std::string key(name.key);
+  const auto [before, is_first] = known.emplace(key, to.samples.size());
+  const std::string field = field_of_extension(name.extension);
+  if (!is_first && !has_field(to.samples[before->second], field)) {
+    return base::corrupt(fmt::format(
+        "{}: {}.{} comes behind the files of {}, away from the others of its sample; the files of "
+        "a sample "
+        "follow each other: make the shard again in the order of names, as with tar --sort=name",
+        to.names[shard], key, name.extension, to.samples.back().key));
+  }
+  to.samples.push_back({shard, key, {}});
+  return {};
+}
+
+Status add_value(const internal::TarMember& member, const SampleName& name, TarShards& to) {
+  TarSample& sample = to.samples.back();
+  TarValue value{field_of_extension(name.extension), member.begin, member.size};
+  if (has_field(sample, value.extension)) {
+    return base::corrupt(fmt::format("{}: two files .{} in one sample ({}); name them apart",
+                                     to.name(sample), value.extension, kKeyRule));
+  }
+  sample.values.push_back(std::move(value));
+  return {};
+}
+
+/// Whether what is behind the first dot looks like a number's decimals: 22.00.png.
+bool splits_a_number(const SampleName& name) {
+  const size_t dot = name.extension.find('.');
+  const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  return dot != std::string_view::npos && dot > 0 && is_digit(name.key.back()) &&
+         std::ranges::all_of(name.extension.substr(0, dot), is_digit);
+}
+
 Status add_samples(uint32_t shard, TarShards& to) {
   auto members = internal::index_tar(to.files[shard].bytes());
   if (!members.ok()) return members.status().at(to.names[shard]);
+  internal::SamplesByKey known;
   for (const internal::TarMember& one : *members) {
     const auto name = parse_sample_name(one.name);
-    if (!name) continue;
+    const std::string place = to.names[shard] + ": " + one.name;
+    const bool is_hidden = has_metadata_name(one.name);
+    if (is_hidden || !name) {
+      (is_hidden ? to.metadata : to.no_sample).emplace_back(place);
+      continue;
+    }
+    if (splits_a_number(*name)) to.numbers.emplace_back(place);
     const bool is_new = to.samples.empty() || to.samples.back().shard != shard ||
                         to.samples.back().key != name->key;
-    if (is_new) to.samples.push_back({shard, std::string(name->key), {}});
-    TarSample& sample = to.samples.back();
-    TarValue value{field_of_extension(name->extension), one.begin, one.size};
-    if (std::ranges::count(sample.values, value.extension, &TarValue::extension) > 0) {
-      return base::corrupt(fmt::format("{}: two files .{} in one sample; name them apart",
-                                       to.name(sample), value.extension));
-    }
-    sample.values.push_back(std::move(value));
+    if (is_new) HANJI_RETURN_IF_ERROR(begin_sample(shard, *name, to, known));
+    HANJI_RETURN_IF_ERROR(add_value(one, *name, to));
   }
   return {};
+}
+
+std::vector<std::string> notes_of(const TarShards& shards) {
+  std::vector<std::string> notes;
+  note_metadata(notes, shards.metadata);
+  note_left_out(notes, shards.no_sample, "file",
+                " (in no sample: its files are named KEY.EXTENSION, outside of __folders__)");
+  if (!shards.numbers.empty()) {
+    notes.push_back(fmt::format(
+        "{} with more than one dot, such as {}: {}; rename them if the number belongs to the key",
+        base::counted(std::ssize(shards.numbers), "name"), shards.numbers.front().native(),
+        kKeyRule));
+  }
+  return notes;
+}
+
+/// Behind a message about fields: where names have more than one dot, the rule.
+std::string key_rule(const TarShards& shards, const TarSample& sample) {
+  const bool has_dots = std::ranges::any_of(sample.values, [](const TarValue& one) {
+    return one.extension.find('.') != std::string::npos;
+  });
+  return has_dots || !shards.numbers.empty() ? fmt::format("; {}", kKeyRule) : "";
 }
 
 /// The fields of the first sample.
@@ -187,8 +263,9 @@ Status read_tar_sample(const TarShards& shards, uint64_t number, BetonSample& ou
   for (const TarValue& one : sample.values) {
     const auto field = std::ranges::find(shards.fields, one.extension, &BetonField::name);
     if (field == shards.fields.end()) {
-      return base::corrupt(fmt::format("{}: a file .{}, which the first sample has not",
-                                       shards.name(sample), one.extension));
+      return base::corrupt(fmt::format("{}: a file .{}, which the first sample has not{}",
+                                       shards.name(sample), one.extension,
+                                       key_rule(shards, sample)));
     }
     BetonValue& value = out.values[static_cast<size_t>(field - shards.fields.begin())];
     value.bytes = shards.bytes(sample, one);
@@ -200,9 +277,23 @@ Status read_tar_sample(const TarShards& shards, uint64_t number, BetonSample& ou
   const auto is_missing = [&](const BetonField& field) {
     return std::ranges::count(sample.values, field.name, &TarValue::extension) == 0;
   };
-  return base::corrupt(fmt::format("{}: no file .{}, which the first sample has",
-                                   shards.name(sample),
-                                   std::ranges::find_if(shards.fields, is_missing)->name));
+  return base::corrupt(
+      fmt::format("{}: no file .{}, which the first sample has{}", shards.name(sample),
+                  std::ranges::find_if(shards.fields, is_missing)->name, key_rule(shards, sample)));
+}
+
+void measure_sample(const TarShards& shards, const TarSample& sample, BetonRecipe& recipe) {
+  uint64_t bytes = 0, largest = 0;
+  const TarValue* field = nullptr;
+  for (const TarValue& value : sample.values) {
+    const uint64_t stored = shards.stored_bytes(sample, value) + 1;
+    bytes += stored;
+    if (stored > largest) field = &value;
+    largest = std::max(largest, stored);
+  }
+  if (bytes <= recipe.max_sample_bytes) return;
+  recipe.max_sample_bytes = bytes;
+  recipe.largest = fmt::format("{}, field {}", shards.name(sample), field->extension);
 }
 
 }  // namespace
@@ -219,16 +310,14 @@ Result<BetonRecipe> tar_recipe(std::span<const fs::path> paths) {
   }
   if (shards->samples.empty()) {
     return base::invalid_argument(
-        "no sample in the archives: no file named KEY.EXTENSION, such as 000.jpg");
+        "no sample in the archives: no file named KEY.EXTENSION, such as 000.jpg; name shards of "
+        "WebDataset");
   }
   HANJI_ASSIGN_OR_RETURN(shards->fields, fields_of_shards(*shards));
-  for (const TarSample& sample : shards->samples) {
-    uint64_t bytes = 0;
-    for (const TarValue& value : sample.values) bytes += shards->stored_bytes(sample, value) + 1;
-    recipe.max_sample_bytes = std::max(recipe.max_sample_bytes, bytes);
-  }
+  for (const TarSample& sample : shards->samples) measure_sample(*shards, sample, recipe);
   recipe.fields = shards->fields;
   recipe.num_samples = shards->samples.size();
+  recipe.notes = notes_of(*shards);
   recipe.provenance = fmt::format(R"({{"samples":"tar","shards":{}}})", paths.size());
   recipe.read = [shards](uint64_t i, BetonSample& out) { return read_tar_sample(*shards, i, out); };
   return recipe;

@@ -13,11 +13,12 @@ namespace hanji::data {
 /// Fields are those of the first sample, in its order, named after the extension in small letters:
 /// `jpg` (also jpeg: an image, its bytes kept), `cls`, `cls2`, `class`, `count`, `index`, `inx`, `id`
 /// (an int), `json`, `npy` (an array of one type and shape), else bytes. Files without an extension,
-/// and those whose name begins with a dot or is between two underscores, are in no sample.
-/// Result  samples in the order of the shards as they are given.
+/// those in a folder between two underscores, and those that is_metadata() names are in no sample.
+/// Result  samples in the order of the shards as they are given; notes say what is in no sample, and where
+///         a number is cut at its dot.
 /// Cost    shards are mapped; memory for the names.
 /// Errors  kNotFound; those of the archives: kCorrupt and kUnsupported with the shard and the byte;
-///         kCorrupt for a sample that has a file twice. read(): kCorrupt for a sample that has other
+///         kCorrupt for a sample that has a file twice, or files apart from each other. read(): kCorrupt for a sample that has other
 ///         fields than the first, and for values that are none of their field.
 /// Source  webdataset: tariterators.py, autodecode.py.
 Result<BetonRecipe> tar_recipe(std::span<const std::filesystem::path> shards);

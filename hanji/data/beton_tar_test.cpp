@@ -119,6 +119,60 @@ TEST_F(TarRecipe, ValuesThatAreNotTheirFieldsAreNamed) {
               HasSubstr("b.npy: an array of another type or shape"));
 }
 
+TEST_F(TarRecipe, FilesApartFromTheirSampleAreNamedWithTheWayToSort) {
+  const std::string one = message(tar_member("a.cls", "1") + tar_member("b.cls", "2") +
+                                  tar_member("a.txt", "x") + tar_member("b.txt", "y"));
+  EXPECT_THAT(one, HasSubstr("bad.tar: a.txt comes behind the files of b"));
+  EXPECT_THAT(one, HasSubstr("tar --sort=name"));
+  const std::string again = tar_member("a.cls", "1") + tar_member("b.cls", "2");
+  EXPECT_EQ(make({shard("again.tar", again + again)}).or_throw().num_samples(), 4)
+      << "a key may come again with a whole sample";
+}
+
+TEST_F(TarRecipe, MetadataAndFilesOfNoSampleAreLeftOutAndSaid) {
+  const auto path = shard("0.tar", tar_member("._1.jpg", "fork") + tar_member("a/.DS_Store", "") +
+                                       tar_member("__MACOSX/1.cls", "0") +
+                                       tar_member("README", "none") + tar_member("1.cls", "5"));
+  const auto recipe = tar_recipe(std::vector{path}).or_throw();
+  EXPECT_EQ(recipe.num_samples, 1);
+  EXPECT_THAT(
+      recipe.notes,
+      testing::ElementsAre(
+          "left out 3 names (hidden, or added by a system), such as " + path.native() + ": ._1.jpg",
+          testing::AllOf(HasSubstr("left out 1 file (in no sample: its files are named "
+                                   "KEY.EXTENSION"),
+                         HasSubstr("README"))));
+}
+
+TEST_F(TarRecipe, AKeyEndsAtTheFirstDotWhichIsSaidWhereItCutsANumber) {
+  EXPECT_THAT(
+      message(tar_member("22.00.txt", "x") + tar_member("23.50.txt", "y")),
+      HasSubstr("23: a file .50.txt, which the first sample has not; the key of a sample is "
+                "its files' name up to the first dot, and what is behind it the field"));
+  const auto path = shard("0.tar", tar_member("22.00.txt", "x") + tar_member("22.50.txt", "y"));
+  EXPECT_THAT(tar_recipe(std::vector{path}).or_throw().notes,
+              testing::ElementsAre(HasSubstr("2 names with more than one dot, such as " +
+                                             path.native() + ": 22.00.txt: the key")));
+  EXPECT_TRUE(tar_recipe(std::vector{shard("1.tar", tar_member("v1.seg.txt", "x"))})
+                  .or_throw()
+                  .notes.empty());
+}
+
+TEST_F(TarRecipe, ASampleThatNoPageHoldsIsNamedWithItsFieldSizeAndTheLimit) {
+  constexpr uint64_t kBytes = uint64_t{3} << 30;
+  std::string header = tar_member("b.mp4", "").substr(0, 512);
+  header.replace(124, 11, fmt::format("{:011o}", kBytes));
+  internal::seal_tar_header(header);
+  const std::string small = tar_member("a.cls", "1") + tar_member("a.mp4", "x");
+  const auto path =
+      internal::write_file(folder_.path(), "big.tar", small + tar_member("b.cls", "1") + header);
+  fs::resize_file(path, fs::file_size(path) + kBytes + 1024);  // of zeros, which take no place
+  EXPECT_THAT(
+      make({path}).status().message(),
+      HasSubstr("big.tar: b, field mp4: a sample of 3.00 GiB, but a sample of a .beton file "
+                "has at most 2.00 GiB; make it smaller, or leave it out"));
+}
+
 TEST_F(TarRecipe, ADamagedShardIsNamed) {
   const auto cut = internal::write_file(folder_.path(), "cut.tar", tar_member("a.cls", "1"));
   const Status status = tar_recipe(std::vector{cut}).status();

@@ -37,6 +37,7 @@ Result<BetonRecipe> token_recipe(const TokenSource& tokens, int64_t length,
                   .dtype = numpy_type(tokens.width())}},
       .num_samples = static_cast<uint64_t>(tokens.num_tokens() - 1) / step,
       .max_sample_bytes = sample_bytes,
+      .largest = fmt::format("{} tokens, field tokens", step + 1),
       .provenance = provenance,
       .key = tokens.checksum(),
       .read = [tokens, step, width, sample_bytes](uint64_t i, BetonSample& out) {

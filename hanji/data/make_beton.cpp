@@ -7,7 +7,9 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/random.h"
+#include "hanji/base/units.h"
 #include "hanji/data/beton_writer.h"
+#include "hanji/data/internal/beton_layout.h"
 #include "hanji/data/internal/samples_ahead.h"
 
 namespace hanji::data {
@@ -36,9 +38,22 @@ class SampleMistakes {
 namespace {
 
 namespace fs = std::filesystem;
+using internal::kMaxPageBytes;
 
 bool is_of_one_sample(const Status& status) {
   return status.code() == Code::kCorrupt || status.code() == Code::kUnsupported;
+}
+
+/// A page holds whole samples.
+Status check_largest(const BetonRecipe& recipe) {
+  if (recipe.max_sample_bytes <= kMaxPageBytes) return {};
+  const bool is_named = !recipe.largest.empty();
+  return base::invalid_argument(fmt::format(
+      "{}{} {}, but a sample of a .beton file has at most {}; make it smaller, or leave it out",
+      is_named ? recipe.largest : "the largest sample", is_named ? ": a sample of" : " has",
+      base::format_bytes(
+          static_cast<int64_t>(std::min<uint64_t>(recipe.max_sample_bytes, INT64_MAX))),
+      base::format_bytes(kMaxPageBytes)));
 }
 
 /// After the first mistake samples are only tried. Result: whether it was not interrupted.
@@ -78,6 +93,7 @@ Result<MadeBeton> make_beton(const BetonRecipe& recipe, const fs::path& path,
   if (fs::exists(path, error)) {
     return base::invalid_argument(path.native() + ": exists; name another file, or remove it");
   }
+  HANJI_RETURN_IF_ERROR(check_largest(recipe));
   HANJI_ASSIGN_OR_RETURN(
       BetonWriter writer,
       BetonWriter::create(

@@ -26,8 +26,10 @@ struct BetonRecipe {
   std::vector<BetonField> fields = {};
   uint64_t num_samples = 0;
   uint64_t max_sample_bytes = 0;  ///< No sample has more bytes in the heap; pages hold so many.
+  std::string largest = {};       ///< Names that sample, and its largest field, for a message.
   std::string provenance = "{}";  ///< JSON
-  uint64_t key = 0;               ///< Changes with the inputs: an interrupted file has kept it.
+  std::vector<std::string> notes = {};  ///< What of the inputs was left out, a sentence each.
+  uint64_t key = 0;  ///< Changes with the inputs: an interrupted file has kept it.
 
   /// Makes a sample; the memory of `out` is used again.
   /// Errors  kCorrupt and kUnsupported, naming the input, for what is wrong with this one alone.
@@ -52,7 +54,8 @@ struct MadeBeton {
 /// Result  the same bytes for any number of threads and interruptions. Until the file is whole it is
 ///         beside `path`, where the next call with the same recipe continues it.
 /// Cost    one page, and two blocks of about 1 MiB of samples per thread.
-/// Errors  kInvalidArgument for a `path` that exists, or an interrupted file of another recipe;
+/// Errors  kInvalidArgument for a `path` that exists, a sample that no page holds, or an interrupted file of
+///         another recipe;
 ///         kCorrupt naming up to ten samples that cannot be read, after all were tried: nothing is
 ///         left then. After any other error what was written stays.
 Result<MadeBeton> make_beton(const BetonRecipe& recipe, const std::filesystem::path& path,
