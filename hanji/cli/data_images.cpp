@@ -200,7 +200,9 @@ std::string rates_text(const std::string& file, const data::FileRates& rates) {
   const auto bytes = static_cast<int64_t>(rates.sample_bytes);
   std::string text = fmt::format("{}: {} samples of {}; samples per second, warm unless said\n\n",
                                  file, rates.num_samples, base::format_bytes(bytes));
-  text += rate_row("read and sum all bytes, 1 thread", rates.read);
+  text += fmt::format("{:<44}{:>10}  {}/s\n", "read all bytes, in memory, 1 thread",
+                      base::format_count(static_cast<int64_t>(rates.read)),
+                      base::format_bytes(static_cast<int64_t>(rates.read * rates.sample_bytes)));
   text += rate_row("libjpeg-turbo, whole images, 1 thread", rates.decoded);
   text += rate_row("decode the part of the crop, 1 thread", rates.cropped);
   text += rate_row("make a sample, 1 thread", rates.made);

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "hanji/base/clock.h"
@@ -16,6 +20,24 @@
 #include "hanji/data/prefetcher.h"
 
 namespace hanji::data {
+namespace {
+
+/// Reads all bytes: by words and in several sums, so that memory is the limit and not additions that wait for
+/// each other.
+uint64_t sum_words(std::span<const std::byte> bytes) {
+  std::array<uint64_t, 8> sums{};
+  while (bytes.size() >= sizeof sums) {
+    std::array<uint64_t, 8> words;
+    std::memcpy(words.data(), bytes.data(), sizeof words);
+    for (size_t i = 0; i < words.size(); ++i) sums[i] += words[i];
+    bytes = bytes.subspan(sizeof words);
+  }
+  for (const std::byte byte : bytes) sums[0] += static_cast<uint64_t>(byte);
+  return std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+}
+
+}  // namespace
+
 namespace internal {
 
 /// A part of a loader and its rates so far.
@@ -73,7 +95,7 @@ Status FileBench::read_values() {
   for (size_t f = 0; f < file_.fields().size(); ++f) {
     HANJI_ASSIGN_OR_RETURN(const BetonValue value, file_.read(sample, f));
     num_bytes_ += value.bytes.size();
-    for (const std::byte byte : value.bytes) sum_ += static_cast<uint64_t>(byte);
+    sum_ += sum_words(value.bytes);
   }
   return {};
 }

@@ -29,7 +29,7 @@ struct FileRates {
   int64_t num_samples = 0;
   double sample_bytes = 0;  ///< Mean of those read.
   int threads = 1;
-  double read = 0;                     ///< All values of a sample, their bytes summed.
+  double read = 0;  ///< All values of a sample, every byte read from memory once.
   std::optional<double> decoded = {};  ///< libjpeg-turbo's decode of whole images, nothing else.
   std::optional<double> cropped = {};  ///< Decode of what the first stage takes.
   std::optional<double> made = {};     ///< Samples: crop, resize, flip, normalise.

@@ -2,6 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "hanji/base/clock.h"
 #include "hanji/data/beton_writer.h"
 #include "hanji/data/internal/test_images.h"
 #include "hanji/test/temporary_folder.h"
@@ -80,6 +86,35 @@ TEST(BenchFile, FilesWithoutImagesAreRead) {
   EXPECT_GT(rates.read, 0);
   EXPECT_FALSE(rates.loaded);
   EXPECT_THAT(rates.bottleneck(), HasSubstr("reading"));
+}
+
+/// Bytes per second.
+double copy_rate(std::span<const std::byte> from) {
+  std::vector<std::byte> to(from.size());
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const int64_t begin = base::now_ns();
+    std::memcpy(to.data(), from.data(), from.size());
+    best = std::max(best, static_cast<double>(from.size()) /
+                              (static_cast<double>(base::now_ns() - begin) * 1e-9));
+  }
+  return best;
+}
+
+TEST(BenchFile, ReadingIsBoundByMemoryAndNotByAdditions) {
+  const test::TemporaryFolder folder;
+  const std::vector<std::byte> bytes(size_t{16} << 20, std::byte{3});
+  auto writer = BetonWriter::create(folder.path() / "x", {{"x", BetonType::kBytes}},
+                                    {.num_samples = 1, .page_bytes = uint64_t{32} << 20})
+                    .or_throw();
+  const BetonValue value{.bytes = bytes};
+  base::throw_if_error(writer.append({&value, 1}));
+  base::throw_if_error(writer.finish());
+  BenchFileOptions options = short_bench();
+  options.seconds = 0.02;
+  const FileRates rates = bench_file(folder.path() / "x", options).or_throw();
+  // A copy reads as many bytes and writes them too; a byte at a time is a fortieth of it.
+  EXPECT_GT(rates.read * rates.sample_bytes, copy_rate(bytes) / 8);
 }
 
 TEST(BenchFile, EndsEarlyIfAsked) {

@@ -8,10 +8,10 @@
 #include <span>
 #include <utility>
 
-#include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
 #include "hanji/base/units.h"
+#include "hanji/data/data_folder.h"
 #include "hanji/data/internal/encoded_image.h"
 
 namespace hanji::data {
@@ -25,29 +25,9 @@ struct ImageFiles {
   std::vector<int64_t> labels;
   std::vector<std::string> classes;
   uint64_t largest_bytes = 0;
+  fs::path largest = {};
+  std::vector<std::string> notes = {};
 };
-
-/// What is neither a file nor a folder: pipes, links to nothing, and in a class links to folders, which are
-/// not followed.
-Result<std::vector<fs::path>> list_others(const fs::path& folder,
-                                          const std::vector<std::string>& classes) {
-  std::vector<fs::path> others;
-  std::error_code error, of_one;
-  for (const auto& one : fs::directory_iterator(folder, error)) {
-    if (!one.is_regular_file(of_one) && !one.is_directory(of_one)) others.push_back(one.path());
-  }
-  for (const std::string& name : classes) {
-    const fs::path of_class = folder / name;
-    fs::recursive_directory_iterator it(of_class, error);
-    for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-      const bool is_folder = it->is_directory(of_one) && !it->is_symlink(of_one);
-      if (!it->is_regular_file(of_one) && !is_folder) others.push_back(it->path());
-    }
-    if (error) return base::from_errno("list " + of_class.native(), error.value());
-  }
-  std::ranges::sort(others);
-  return others;
-}
 
 Status nothing_else(const std::vector<fs::path>& others) {
   constexpr size_t kMaxShown = 10;
@@ -63,20 +43,12 @@ Status nothing_else(const std::vector<fs::path>& others) {
       others.size() == 1 ? "it" : "them", names, others.size() > kMaxShown ? "\n  ..." : ""));
 }
 
-/// The folders in `folder`, links to folders too, sorted by their names' bytes; a file is in no class.
-Result<std::vector<std::string>> list_classes(const fs::path& folder) {
-  HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(folder));
-  if (!files.empty()) {
-    return base::invalid_argument(files.front().native() +
-                                  ": a file in no class; move it to a folder of its class");
-  }
-  std::vector<std::string> classes;
-  std::error_code error;
-  for (const auto& one : fs::directory_iterator(folder, error)) {
-    if (one.is_directory(error)) classes.push_back(one.path().filename().native());
-  }
-  std::ranges::sort(classes);
-  return classes;
+/// A folder of classes: their folders, links to folders too.
+Result<DataFolder> list_classes(const fs::path& folder) {
+  HANJI_ASSIGN_OR_RETURN(DataFolder classes, list_data(folder));
+  if (classes.files.empty()) return classes;
+  return base::invalid_argument(classes.files.front().native() +
+                                ": a file in no class; move it to a folder of its class");
 }
 
 /// As ImageFolder of torchvision does, where the label is the place among all folders.
@@ -90,19 +62,27 @@ Status no_empty_class(const fs::path& folder, const std::vector<std::string>& em
       empty.size() > kMaxShown ? ", ..." : "", empty.size() == 1 ? "it" : "them"));
 }
 
+/// Pipes, links to nothing, and in a class links to folders, which are not followed, are mistakes.
 Result<ImageFiles> list_images(const fs::path& folder) {
   ImageFiles files;
-  HANJI_ASSIGN_OR_RETURN(files.classes, list_classes(folder));
-  HANJI_ASSIGN_OR_RETURN(const auto others, list_others(folder, files.classes));
-  HANJI_RETURN_IF_ERROR(nothing_else(others));
+  HANJI_ASSIGN_OR_RETURN(const DataFolder classes, list_classes(folder));
+  std::vector<fs::path> others = classes.others;
+  std::vector<fs::path> left_out = classes.left_out;
   std::vector<std::pair<fs::path, int64_t>> images;
   std::vector<std::string> empty;
-  for (const std::string& name : files.classes) {
-    HANJI_ASSIGN_OR_RETURN(auto of_class, base::list_files(folder / name, base::Recurse::kYes));
-    if (of_class.empty()) empty.push_back(name);
-    const int64_t label = &name - files.classes.data();
-    for (fs::path& path : of_class) images.emplace_back(std::move(path), label);
+  for (const fs::path& one : classes.folders) {
+    HANJI_ASSIGN_OR_RETURN(DataFolder of_class, list_data(one, base::Recurse::kYes));
+    files.classes.push_back(one.filename().native());
+    if (of_class.files.empty()) empty.push_back(files.classes.back());
+    const int64_t label = std::ssize(files.classes) - 1;
+    for (fs::path& path : of_class.files) images.emplace_back(std::move(path), label);
+    others.insert(others.end(), of_class.others.begin(), of_class.others.end());
+    others.insert(others.end(), of_class.folders.begin(), of_class.folders.end());
+    left_out.insert(left_out.end(), of_class.left_out.begin(), of_class.left_out.end());
   }
+  std::ranges::sort(others);
+  HANJI_RETURN_IF_ERROR(nothing_else(others));
+  note_metadata(files.notes, left_out);
   HANJI_RETURN_IF_ERROR(no_empty_class(folder, empty));
   if (images.empty()) {
     return base::not_found(folder.native() +
@@ -112,7 +92,9 @@ Result<ImageFiles> list_images(const fs::path& folder) {
   std::ranges::sort(images, {},
                     [](const auto& one) -> const std::string& { return one.first.native(); });
   for (auto& [path, label] : images) {
-    files.largest_bytes = std::max(files.largest_bytes, internal::stored_bytes_of_file(path));
+    const uint64_t bytes = internal::stored_bytes_of_file(path);
+    if (bytes > files.largest_bytes) files.largest = path;
+    files.largest_bytes = std::max(files.largest_bytes, bytes);
     files.paths.push_back(std::move(path));
     files.labels.push_back(label);
   }
@@ -132,7 +114,9 @@ Result<BetonRecipe> folder_recipe(const fs::path& folder) {
   BetonRecipe recipe{.fields = {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
                      .num_samples = files->paths.size(),
                      .max_sample_bytes = files->largest_bytes,
-                     .provenance = class_provenance("folder", files->classes)};
+                     .largest = files->largest.native() + ", field image",
+                     .provenance = class_provenance("folder", files->classes),
+                     .notes = files->notes};
   for (const fs::path& path : files->paths) recipe.key = base::mix(recipe.key, key_of_file(path));
   recipe.read = [files, most = std::max(kMinPageBytes, files->largest_bytes)](uint64_t i,
                                                                               BetonSample& out) {

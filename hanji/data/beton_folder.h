@@ -10,9 +10,10 @@ namespace hanji::data {
 
 /// The JPEG files of FOLDER/CLASS/ (and of folders in it): the fields `image`, the files' own bytes,
 /// and `label`, the place of the class among the sorted names. Files named .png become raw images. A
-/// class may be a link to a folder.
+/// class may be a link to a folder. What list_data() leaves out is neither class nor image.
 ///
-/// Result  images in the order of their paths' bytes; the provenance has the names of the classes.
+/// Result  images in the order of their paths' bytes; the provenance has the names of the classes, the notes
+///         what was left out.
 /// Cost    memory for the names.
 /// Errors  kNotFound; kInvalidArgument for a file in no class, for what is neither a
 ///         file nor a folder, such as a link to nothing, and for classes without a file, as

@@ -116,13 +116,40 @@ TEST_F(ImageFolder, APngThatNoPageHoldsUnderTheNameOfAJpegIsNamedWithAWayOut) {
 
 TEST_F(ImageFolder, ClassesWithoutAFileAreRejectedByName) {
   add("cat/1.jpg", photo(""));
-  for (const char* empty : {"bird", "dog/deep", ".hidden"}) {
+  for (const char* empty : {"bird", "dog/deep"}) {
     ASSERT_TRUE(base::make_directories(folder_.path() / "photos" / empty).ok());
   }
   const Status status = write();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("photos: no file in the folders of classes .hidden, "
-                                          "bird, dog; remove them, or add images"));
+  EXPECT_THAT(status.message(), HasSubstr("photos: no file in the folders of classes bird, "
+                                          "dog; remove them, or add images"));
+}
+
+TEST_F(ImageFolder, HiddenFoldersAndFilesAreNeitherClassesNorSamplesAndAreSaid) {
+  add("cat/1.jpg", photo("cat"));
+  add("dog/2.jpg", photo("dog"));
+  add(".ipynb_checkpoints/1-checkpoint.jpg", photo(""));
+  add("__MACOSX/cat/1.jpg", photo(""));
+  add("cat/.ipynb_checkpoints/1-checkpoint.jpg", photo(""));
+  add("cat/._1.jpg", "resource fork");
+  add("dog/Thumbs.db", "thumbs");
+  add(".DS_Store", "a file in no class");
+  const auto recipe = folder_recipe(folder_.path() / "photos").or_throw();
+  EXPECT_EQ(recipe.num_samples, 2);
+  EXPECT_EQ(recipe.provenance, R"({"images":"folder","classes":["cat","dog"]})");
+  EXPECT_THAT(recipe.notes, ElementsAre(testing::AllOf(
+                                HasSubstr("left out 6 names (hidden, or added by a system)"),
+                                HasSubstr("photos/.DS_Store"))));
+  ASSERT_TRUE(write().ok());
+  EXPECT_EQ(BetonFile::open(out()).or_throw().read(1, 1).or_throw().integer, 1);
+}
+
+TEST_F(ImageFolder, AnImageThatNoPageHoldsIsNamedWithItsSizeAndTheLimit) {
+  add("cat/1.jpg", photo(""));
+  std::filesystem::resize_file(folder_.path() / "photos/cat/1.jpg", uint64_t{3} << 30);
+  EXPECT_THAT(write().message(),
+              HasSubstr("photos/cat/1.jpg, field image: a sample of 3.00 GiB, but a sample of a "
+                        ".beton file has at most 2.00 GiB"));
 }
 
 TEST_F(ImageFolder, AClassMayBeALinkToAFolder) {
