@@ -16,6 +16,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in OURS for page in (ROOT 
 SOURCE = re.compile(r"\.(h|c|cpp|py|sh|md|conf|cmake)$")
 # What no checkout has: built, of a run, of libtorch.
 ELSEWHERE = ("build", "tensorboard", "torch")
+WRITTEN = re.compile(r"(?<![\w.*<$/-])(?:[\w.-]+/)*([\w.-]*\w\.(?:jsonl?|safetensors))(?![\w*/])")
+COMMANDS = re.compile(r"^ *```\w.*?^ *```$|`[^`\n]* [^`\n]*`", re.M | re.S)
+PART = re.compile(r"\.part_\w+(?=\.)")
+NUMBER = re.compile(r"(?<=[._])(?:\d+|[NK])(?=\.).*")
 
 
 def paths_of(line, fence):
@@ -45,6 +49,17 @@ def missing_paths(page, text):
                 yield f"{page.relative_to(ROOT)}:{number}: {path}"
 
 
+def unwritten_files(page, text, sources):
+    """Lines "page:line: file" of files that no source writes; those in a page's commands are the reader's own.
+    Where a page has a number (rank.0.json), a source has a brace."""
+    own = {name for block in COMMANDS.findall(text) for name in WRITTEN.findall(block)}
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in set(WRITTEN.findall(line)) - own:
+            whole = PART.sub("", name)
+            if whole not in sources and NUMBER.sub("{", whole) not in sources:
+                yield f"{page.relative_to(ROOT)}:{number}: {name}"
+
+
 class Docs(CommandTest):
     def test_the_page_of_keys_is_the_commands_own(self):
         self.assertEqual((ROOT / "docs" / "configuration.md").read_text(),
@@ -54,6 +69,15 @@ class Docs(CommandTest):
     def test_every_path_of_the_pages_exists(self):
         self.assertGreater(len(PAGES), 50)
         self.assertEqual([], [path for one in PAGES for path in missing_paths(one, one.read_text())])
+
+    def test_every_file_of_a_run_that_the_pages_name_is_written(self):
+        sources = "\n".join(one.read_text() for folder in ("hanji", "python", "bench") for one in (ROOT / folder).rglob("*")
+                            if one.suffix in (".h", ".cpp", ".py") and "test" not in one.name)
+        pages = [one for one in PAGES if one.name != "CHANGELOG.md"]
+        self.assertEqual([], [name for one in pages for name in unwritten_files(one, one.read_text(), sources)])
+        text = "`run.jsonl`, `rank_0.json`\n```\n rank.1.json part_2/x.safetensors\n```\n```sh\ncat mine.json\n```\nmine.json"
+        self.assertEqual(["docs/README.md:1: rank_0.json", "docs/README.md:3: x.safetensors"], list(unwritten_files(
+            ROOT / "docs" / "README.md", text, 'folder / "run.jsonl", "rank.{}.json"')))
 
     def test_a_path_that_does_not_exist_is_named_with_its_line(self):
         contents = ROOT / "docs" / "README.md"
