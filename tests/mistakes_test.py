@@ -99,16 +99,28 @@ class Mistakes(CommandTest):
                 struct.pack("<Q", 64) + header.encode() + struct.pack("<q", value))
         self.assertIn("at most 1.49e+03 apart\n", self.hanji("ckpt", "diff", "a", "b", expect=7).stdout)
 
+    def test_a_stream_is_refused_before_ranks_start_and_the_file_behind_one_is_read(self):
+        command = [HANJI, "plan", "--text", "/dev/stdin", *NANO, "--print-config"]
+        run = lambda **stdin: subprocess.run(command, cwd=self.folder, text=True, capture_output=True,
+                                             env=self.environment(), timeout=120, **stdin)
+        refused = run(input="abcab" * 1000)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("'/dev/stdin' is a stream that one process can read once", refused.stderr)
+        with open(self.folder / "good.txt") as text:
+            read = run(stdin=text)
+        self.assertIn(str((self.folder / "good.txt").resolve()), read.stdout)
+
     def test_a_text_that_is_missing_empty_binary_or_short(self):
         (self.folder / "empty.txt").write_text("")
         (self.folder / "binary.txt").write_bytes(b"a\0b" * 100)
         (self.folder / "late.txt").write_bytes(b"a" * 100_000 + b"\0")
+        (self.folder / "wide.txt").write_text("a text in UTF-16", "utf-16-le")
         (self.folder / "latin.txt").write_bytes(b"caf\xe9 " * 1000)
         (self.folder / "short.txt").write_text("short")
         (self.folder / "nothing").mkdir()
         os.mkfifo(self.folder / "pipe")
         for name, words in (("missing.txt", "cannot read"), ("empty.txt", "is empty"),
-                            ("binary.txt", "zero bytes"), ("late.txt", "byte 100000 is NUL"),
+                            ("binary.txt", "byte 1 is NUL"), ("wide.txt", "iconv -f UTF-16LE -t UTF-8"), ("late.txt", "byte 100000 is NUL"),
                             ("latin.txt", "not UTF-8 at byte 3"), ("short.txt", "bring a longer"),
                             ("pipe", "pipe: no regular file"), ("nothing", "holds no file")):
             messages = self.refuse(f'[data]\ntext = "{name}"\n')

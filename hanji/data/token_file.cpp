@@ -55,6 +55,16 @@ TokenSource source_of(const SharedFile& file, const TokenLayout& layout) {
   return TokenSource(file, bytes, layout.width);
 }
 
+/// A prefix of Megatron's with one file of the two names nothing by itself.
+Status check_other_file(const fs::path& path) {
+  std::error_code error;
+  const auto [index_path, tokens_path] = megatron_paths(path);
+  if (fs::exists(path, error) || !fs::exists(tokens_path, error)) return {};
+  return base::not_found(fmt::format(
+      "{}: no such file; {} is there without {}: name the former, or copy the index beside it",
+      path.native(), tokens_path.native(), index_path.native()));
+}
+
 Result<TokenSource> open_megatron(const fs::path& path) {
   const auto [index_path, tokens_path] = megatron_paths(path);
   HANJI_ASSIGN_OR_RETURN(const SharedFile index, map_file(index_path));
@@ -124,6 +134,7 @@ Result<TokenSource> open_tokens(const fs::path& path, TokenFormat format) {
       (format == TokenFormat::kAuto && fs::exists(megatron_paths(path).index, error))) {
     return open_megatron(path);
   }
+  HANJI_RETURN_IF_ERROR(check_other_file(path));
   HANJI_ASSIGN_OR_RETURN(const SharedFile file, map_file(path));
   const bool llmc = format == TokenFormat::kLlmC ||
                     (format == TokenFormat::kAuto && has_llmc_magic(file->bytes()));

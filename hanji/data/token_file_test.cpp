@@ -67,6 +67,14 @@ TEST(OpenTokens, RefusesHalfATokenAndNothing) {
   EXPECT_EQ(open_tokens(folder.path() / "absent.bin").status().code(), Code::kNotFound);
 }
 
+TEST(OpenTokens, APrefixWithoutItsIndexIsNamedWithTheFileThatIsThere) {
+  const test::TemporaryFolder folder;
+  write_file(folder.path(), "corpus.v1.bin", bytes_of<uint16_t>({1, 2}));
+  const Status status = open_tokens(folder.path() / "corpus.v1").status();
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("corpus.v1.bin is there without "));
+}
+
 struct BadHeader {
   int32_t version;
   int32_t count;

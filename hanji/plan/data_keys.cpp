@@ -7,7 +7,9 @@ std::vector<Key> data_keys() {
       text(HANJI_KEY(data.text,
                      "Text file, or folder whose files are read in the byte order of "
                      "their paths. Empty, with empty data.tokens: the embedded text.")),
-      text(HANJI_KEY(data.tokens, "File of token ids, instead of data.text.")),
+      text(HANJI_KEY(
+          data.tokens,
+          "File of token ids, or the PREFIX of two files of Megatron, instead of data.text.")),
       choice(HANJI_KEY(data.format, "Format of data.tokens. auto: by its first bytes and name.")),
       choice(HANJI_KEY(data.vocabulary, "Tokens of a text: its characters, or its bytes.")),
       real(HANJI_KEY(data.validation_fraction,

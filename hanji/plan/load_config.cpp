@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "hanji/base/file.h"
+#include "hanji/base/process_path.h"
 #include "hanji/base/text.h"
 #include "hanji/plan/internal/toml.h"
 #include "hanji/plan/model_family.h"
@@ -19,7 +20,6 @@ namespace hanji::plan {
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;
-constexpr size_t kMaxProbedBytes = 64 << 10;
 constexpr size_t kMaxSuggestions = 50;  // a file of rubbish shall not cost a minute
 constexpr size_t kMaxListedKeys = 8;
 
@@ -94,6 +94,7 @@ class Loader {
               std::string_view word);
   Origin origin_of(std::string_view key) const;
   void look_at_file(const std::string& key, const std::string& path, bool may_be_folder);
+  void find_for_all_ranks(const std::string& key, std::string& path);
 
   LoadedConfig loaded_;
   std::set<std::string, std::less<>> mistaken_;
@@ -228,37 +229,45 @@ void Loader::look_at_file(const std::string& key, const std::string& path, bool 
   if (path.empty() || mistaken_.contains(key)) return;
   const auto file = base::MappedFile::open(path);
   if (file.ok()) {
-    const auto bytes = file->bytes();
-    const auto head = bytes.first(std::min(bytes.size(), kMaxProbedBytes));
-    const bool is_char_text =
-        key == "data.text" && loaded_.config.data.vocabulary == VocabularyKind::kChar;
-    if (bytes.empty()) {
+    if (file->bytes().empty()) {
       add(origin_of(key), key, fmt::format("the file '{}' is empty", path), "name another file");
-    } else if (is_char_text && std::ranges::find(head, std::byte{0}) != head.end()) {
-      add(origin_of(key), key, fmt::format("the file '{}' holds zero bytes: it is no text", path),
-          "set data.vocabulary = \"byte\", or name token files with data.tokens");
     }
     return;
   }
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(path, error);
-  const auto files = is_folder ? base::list_files(path, base::Recurse::kYes) : file.status();
-  if (!files.ok()) {
-    const bool is_missing = files.status().code() == Code::kNotFound;
-    add(origin_of(key), key, fmt::format("cannot read '{}': {}", path, files.status().message()),
-        is_missing ? "check the path; it is relative to the current folder" : "");
-  } else if (!may_be_folder) {
+  if (is_folder && may_be_folder) return;
+  if (is_folder) {
     add(origin_of(key), key, fmt::format("'{}' is a folder, not a file", path), "name one file");
-  } else if (files->empty()) {
-    add(origin_of(key), key, fmt::format("the folder '{}' holds no files", path),
-        "name another folder");
+    return;
   }
+  const bool is_missing = file.status().code() == Code::kNotFound;
+  add(origin_of(key), key, fmt::format("cannot read '{}': {}", path, file.status().message()),
+      is_missing ? "check the path; it is relative to the current folder" : "");
 }
 
+/// Replaces what every process has for itself, such as /dev/stdin, by the file behind it, which ranks open too.
+void Loader::find_for_all_ranks(const std::string& key, std::string& path) {
+  if (path.empty() || mistaken_.contains(key)) return;
+  const std::string found = base::path_for_all_processes(path).string();
+  if (found.empty()) {
+    add(origin_of(key), key,
+        fmt::format(
+            "'{}' is a stream that one process can read once, and every rank reads its data", path),
+        "write it to a file first, and name that");
+  }
+  if (!found.empty()) path = found;
+}
+
+/// Tokens are looked for when they are opened: their path may be the prefix of two files.
 void Loader::look_at_data() {
-  look_at_file("data.text", loaded_.config.data.text, true);
-  look_at_file("data.tokens", loaded_.config.data.tokens, false);
-  look_at_file("data.files", loaded_.config.data.files, false);
+  DataConfig& data = loaded_.config.data;
+  find_for_all_ranks("data.text", data.text);
+  find_for_all_ranks("data.tokens", data.tokens);
+  find_for_all_ranks("data.files", data.files);
+  find_for_all_ranks("model.init", loaded_.config.model.init);
+  look_at_file("data.text", data.text, true);
+  look_at_file("data.files", data.files, false);
 }
 
 /// In place of a file's name, what it says. A recorded run has that already, in several lines.

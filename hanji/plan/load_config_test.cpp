@@ -1,5 +1,6 @@
 #include "hanji/plan/load_config.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "hanji/base/fd.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/schema.h"
@@ -326,15 +328,33 @@ TEST_F(DataFiles, TextsThatAreThereAreFine) {
   EXPECT_THAT(load("data.text", "text.txt"), IsEmpty());
   EXPECT_THAT(load("data.text", "."), IsEmpty());
   EXPECT_THAT(load("data.tokens", "binary.txt"), IsEmpty());
+  EXPECT_THAT(load("data.tokens", "prefix"), IsEmpty()) << "of prefix.bin and prefix.idx";
 }
 
-TEST_F(DataFiles, MissingEmptyAndBinaryTextsAreMistakes) {
+TEST_F(DataFiles, MissingAndEmptyFilesAreMistakes) {
   EXPECT_THAT(load("data.text", "none.txt"), ElementsAre(HasSubstr("cannot read")));
   EXPECT_THAT(load("data.text", "empty.txt"), ElementsAre(HasSubstr("is empty")));
-  EXPECT_THAT(load("data.text", "empty_folder"), ElementsAre(HasSubstr("holds no files")));
-  EXPECT_THAT(load("data.text", "binary.txt"), ElementsAre(HasSubstr("zero bytes")));
-  EXPECT_THAT(load("data.tokens", "."), ElementsAre(HasSubstr("is a folder")));
-  EXPECT_THAT(load("data.tokens", "none.bin"), ElementsAre(HasSubstr("cannot read")));
+  EXPECT_THAT(load("data.files", "."), ElementsAre(HasSubstr("is a folder")));
+  EXPECT_THAT(load("data.files", "none.beton"), ElementsAre(HasSubstr("cannot read")));
+}
+
+TEST_F(DataFiles, WhatOneProcessAloneCanOpenIsNamedForAllRanks) {
+  const base::Fd file(::open((folder_ / "text.txt").c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string path = "/dev/fd/" + std::to_string(file.get());
+  for (const char* key : {"data.text", "data.tokens", "data.files", "model.init"}) {
+    const LoadedConfig loaded = load_config({{}, {{std::string(key) + "=" + path, "--set"}}});
+    const Config& config = loaded.config;
+    EXPECT_EQ(config.data.text + config.data.tokens + config.data.files + config.model.init,
+              std::filesystem::canonical(folder_ / "text.txt"));
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const base::Fd reader(ends[0]), writer(ends[1]);
+    const std::string stream = std::string(key) + "=/dev/fd/" + std::to_string(reader.get());
+    const auto mistakes = mistakes_in(load_config({{}, {{stream, "--set"}}}));
+    ASSERT_FALSE(mistakes.empty());
+    EXPECT_THAT(mistakes[0], HasSubstr("a stream that one process can read once"));
+    EXPECT_THAT(mistakes[0], HasSubstr("write it to a file first"));
+  }
 }
 
 TEST_F(DataFiles, AMissingConfigurationFileIsAMistakeToo) {
