@@ -74,6 +74,9 @@ int print_with_origins(const plan::LoadedConfig& loaded) {
 
 int report_mistakes(const train::CheckedJob& job) {
   report_mistakes(job.loaded);
+  if (job.code == Code::kOk && job.dataset) {
+    for (const std::string& note : job.dataset->notes) std::cerr << "hanji: note: " << note << "\n";
+  }
   return exit_code(job.code);
 }
 

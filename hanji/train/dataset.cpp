@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "hanji/base/log.h"
+#include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/data/beton_images.h"
 #include "hanji/data/beton_token_samples.h"
 #include "hanji/data/generated_images.h"
@@ -45,7 +49,8 @@ Result<DataSource> encode_text(const plan::DataConfig& config) {
   }
   HANJI_ASSIGN_OR_RETURN(auto tokens, vocabulary.encode(text));
   return DataSource{std::move(tokens), std::move(vocabulary),
-                    std::string(config.text.empty() ? "embedded text" : config.text)};
+                    std::string(config.text.empty() ? "embedded text" : config.text),
+                    std::move(read.notes)};
 }
 
 Status too_small(int64_t vocabulary, int64_t least, std::string_view name) {
@@ -53,6 +58,28 @@ Status too_small(int64_t vocabulary, int64_t least, std::string_view name) {
       fmt::format("model.vocabulary is {}, but {} needs {}; set model.vocabulary = \"auto\", and "
                   "the data decides",
                   vocabulary, name, least));
+}
+
+/// Whether there is something to predict.
+Status check_num_ids(int64_t num_ids, const std::string& found, std::string_view way_out) {
+  if (num_ids > 1) return {};
+  return base::invalid_argument(
+      fmt::format("{}, so that there is nothing to predict; {}", found, way_out));
+}
+
+/// One token is too few for a sample, which is said elsewhere.
+Status check_ids(const DataSource& source, int64_t num_ids) {
+  if (source.tokens.num_tokens() < 2) return {};
+  const std::string all = base::counted(source.tokens.num_tokens(), "character");
+  if (!source.vocabulary) {
+    return check_num_ids(num_ids, source.name + " holds no token but 0",
+                         "name another file, or set model.vocabulary");
+  }
+  const std::array<int64_t, 1> first{0};
+  return check_num_ids(num_ids,
+                       fmt::format("{} is {}, each of them {}", source.name, all,
+                                   base::json_quote(source.vocabulary->decode(first))),
+                       "name a text of two characters or more");
 }
 
 int64_t ids_needed(const DataSource& source) {
@@ -88,13 +115,16 @@ Status check_vocabulary(const DataSource& source, int64_t vocabulary, int64_t mo
 Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,
                             int64_t vocabulary) {
   const int64_t num_ids = vocabulary == plan::kAuto ? ids_needed(source) : vocabulary;
+  HANJI_RETURN_IF_ERROR(check_ids(source, num_ids));
   HANJI_ASSIGN_OR_RETURN(
       auto samples, data::TokenSamples::create(std::move(source.tokens),
                                                {.block = block,
                                                 .validation_fraction = config.validation_fraction,
                                                 .vocabulary = num_ids}));
   const auto tokens = std::make_shared<const data::TokenSamples>(std::move(samples));
-  return Dataset{tokens, tokens, std::move(source.vocabulary), num_ids, std::move(source.name)};
+  Dataset dataset{tokens, tokens, std::move(source.vocabulary), num_ids, std::move(source.name)};
+  dataset.notes = std::move(source.notes);
+  return dataset;
 }
 
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary) {
@@ -122,6 +152,9 @@ Result<Dataset> open_image_file(const plan::Config& config) {
                         .report_skipped = [skips](const Status& one) { skips->add(one); }});
   if (!images.ok()) return images.status().at(data.files);
   const int64_t classes = images->num_classes();
+  HANJI_RETURN_IF_ERROR(check_num_ids(classes,
+                                      data.files + ": all of its labels are 0, which is one class",
+                                      "name a file of two classes or more"));
   auto cache = images->cache();
   std::shared_ptr<const std::vector<double>> weights;
   if (!data.weights.empty()) {
@@ -227,6 +260,8 @@ Result<Dataset> open_token_samples(const plan::Config& config) {
   auto cache = samples->cache();
   const int64_t vocabulary = config.model.vocabulary;
   const int64_t num_ids = vocabulary == plan::kAuto ? samples->largest_token() + 1 : vocabulary;
+  HANJI_RETURN_IF_ERROR(check_num_ids(num_ids, data.files + " holds no token but 0",
+                                      "name another file, or set model.vocabulary"));
   return Dataset{.samples = std::make_shared<const data::BetonTokenSamples>(*std::move(samples)),
                  .tokens = nullptr,
                  .vocabulary = std::nullopt,

@@ -42,6 +42,7 @@ struct Dataset {
   std::shared_ptr<data::PageCache> cache = {};  ///< Of samples, if data.cache = process.
   int64_t page_bytes = 0;                       ///< Of the cache.
   std::shared_ptr<SkipLog> skips = {};          ///< Of samples, where some may be skipped.
+  std::vector<std::string> notes = {};          ///< What of a text was left out, a sentence each.
 
   plan::DataFacts facts() const;
 };
@@ -57,6 +58,7 @@ struct DataSource {
   data::TokenSource tokens;
   std::optional<data::Vocabulary> vocabulary;  ///< None for a file of token ids.
   std::string name;
+  std::vector<std::string> notes = {};  ///< As of Dataset.
 };
 
 /// Errors  as data::read_text(), data::Vocabulary and data::open_tokens().
@@ -81,7 +83,7 @@ Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int6
 /// Makes the pairs of data.pairs. Errors  as data::GeneratedPairs.
 Result<Dataset> open_pairs(const plan::Config& config);
 /// Opens data.files, or makes the generated images of data.images.
-/// Errors  as data::BetonFile, data::BetonImages, data::GeneratedImages.
+/// Errors  as data::BetonFile, data::BetonImages, data::GeneratedImages; kInvalidArgument for a file of one class.
 Result<Dataset> open_images(const plan::Config& config);
 
 /// Opens data.files for a model of tokens. Errors  as data::BetonFile, data::BetonTokenSamples.
@@ -98,7 +100,7 @@ Status own_data(const plan::Config& config);
 /// Opens the data of a configuration, of any kind; the default of model.block is the preset's.
 /// Errors  as the functions above, and own_data().
 Result<Dataset> open_dataset(const plan::Config& config);
-/// The same for open tokens.
+/// The same for open tokens. Errors  kInvalidArgument for tokens that are all 0, unless `vocabulary` is set.
 Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,
                             int64_t vocabulary);
 
