@@ -13,6 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     total += tensor.bytes.size();
     for (const std::byte byte : tensor.bytes) hanji::fuzz::touch(byte);
   }
+  for (const auto& tensor : parsed->foreign) {
+    total += tensor.bytes.size();
+    for (const std::byte byte : tensor.bytes) hanji::fuzz::touch(byte);
+  }
   hanji::fuzz::require(total == size, "header and tensors are the whole file");
   return 0;
 }

@@ -99,6 +99,16 @@ class Mistakes(CommandTest):
                 struct.pack("<Q", 64) + header.encode() + struct.pack("<q", value))
         self.assertIn("at most 1.49e+03 apart\n", self.hanji("ckpt", "diff", "a", "b", expect=7).stdout)
 
+    def test_a_file_of_tensors_is_shown_with_those_that_are_not_read(self):
+        header = json.dumps({"n": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+                             "scale": {"dtype": "U16", "shape": [1], "data_offsets": [4, 6]}}).encode()
+        (self.folder / "x").write_bytes(struct.pack("<Q", len(header)) + header + bytes(6))
+        shown = self.hanji("ckpt", "show", "x").stdout
+        self.assertRegex(shown, r"n +float32 \[1\] +4 B\n +scale +U16 \[1\] +2 B +of a type that hanji does not read")
+        tensors = json.loads(self.hanji("ckpt", "show", "--json", "x").stdout)["tensors"]
+        self.assertEqual([(one["name"], one["dtype"], one["read"]) for one in tensors],
+                         [("n", "float32", True), ("scale", "U16", False)])
+
     def test_a_stream_is_refused_before_ranks_start_and_the_file_behind_one_is_read(self):
         command = [HANJI, "plan", "--text", "/dev/stdin", *NANO, "--print-config"]
         run = lambda **stdin: subprocess.run(command, cwd=self.folder, text=True, capture_output=True,

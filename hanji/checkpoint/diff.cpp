@@ -119,6 +119,15 @@ Difference compare_values(const SavedTensor& a, const SavedTensor& b) {
   return difference;
 }
 
+const ForeignTensor* find_foreign(const SafetensorsFile& file, std::string_view name) {
+  const auto found = std::ranges::find(file.foreign(), name, &ForeignTensor::name);
+  return found == file.foreign().end() ? nullptr : &*found;
+}
+
+void add(std::map<std::string, Difference>& found, const std::string& tensor, DifferenceKind kind) {
+  found[tensor] = {.tensor = tensor, .kind = kind};
+}
+
 }  // namespace
 
 std::string_view name_of(DifferenceKind kind) {
@@ -127,12 +136,33 @@ std::string_view name_of(DifferenceKind kind) {
     case DifferenceKind::kOnlyInSecond: return "only in the second";
     case DifferenceKind::kForm: return "type or shape";
     case DifferenceKind::kValues: return "values";
+    case DifferenceKind::kBytes: return "bytes";
   }
   return "unknown";
 }
 
 std::vector<Difference> diff(const SafetensorsFile& first, const SafetensorsFile& second) {
-  return diff(first.tensors(), second.tensors());
+  std::map<std::string, Difference> found;
+  for (Difference& one : diff(first.tensors(), second.tensors())) found[one.tensor] = one;
+  for (const ForeignTensor& tensor : first.foreign()) {
+    const ForeignTensor* other = find_foreign(second, tensor.name);
+    if (!other) {
+      const bool is_there = second.find(tensor.name) != nullptr;
+      add(found, tensor.name, is_there ? DifferenceKind::kForm : DifferenceKind::kOnlyInFirst);
+    } else if (tensor.type != other->type || tensor.shape != other->shape) {
+      add(found, tensor.name, DifferenceKind::kForm);
+    } else if (!std::ranges::equal(tensor.bytes, other->bytes)) {
+      add(found, tensor.name, DifferenceKind::kBytes);
+    }
+  }
+  for (const ForeignTensor& tensor : second.foreign()) {
+    if (find_foreign(first, tensor.name)) continue;
+    const bool is_there = first.find(tensor.name) != nullptr;
+    add(found, tensor.name, is_there ? DifferenceKind::kForm : DifferenceKind::kOnlyInSecond);
+  }
+  std::vector<Difference> sorted;
+  for (auto& [name, one] : found) sorted.push_back(std::move(one));
+  return sorted;
 }
 
 std::vector<Difference> diff(std::span<const NamedTensor> first,

@@ -10,9 +10,10 @@
 
 namespace hanji::checkpoint {
 
-enum class DifferenceKind : uint8_t { kOnlyInFirst, kOnlyInSecond, kForm, kValues };
+enum class DifferenceKind : uint8_t { kOnlyInFirst, kOnlyInSecond, kForm, kValues, kBytes };
 
-/// "only in the first", "only in the second", "type or shape", "values".
+/// "only in the first", "only in the second", "type or shape", "values", "bytes": the last for an element type
+/// that hanji does not read.
 std::string_view name_of(DifferenceKind kind);
 
 /// How a tensor of one file differs from its namesake in another.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "hanji/base/file.h"
 #include "hanji/test/temporary_folder.h"
 
 namespace hanji::checkpoint {
@@ -31,6 +32,35 @@ const std::vector<float> kValues = {1, 2, 3, 4};
 TEST(Diff, IsEmptyForEqualFiles) {
   const auto a = tensor("a", DType::kFloat32, kValues);
   EXPECT_TRUE(compare({a}, {a}).empty());
+}
+
+/// A file with the tensor `x` of two bytes, whatever their type.
+SafetensorsFile file_of(const test::TemporaryFolder& temporary, const std::string& type,
+                        const std::string& shape, const std::string& bytes) {
+  const std::string header =
+      R"({"x":{"dtype":")" + type + R"(","shape":[)" + shape + R"(],"data_offsets":[0,2]}})";
+  const uint64_t length = header.size();
+  const std::string whole =
+      std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + bytes;
+  base::throw_if_error(base::write_file_atomic(temporary.path() / "file", whole));
+  return SafetensorsFile::open(temporary.path() / "file").or_throw();
+}
+
+TEST(Diff, ComparesTheBytesOfTypesThatAreNotRead) {
+  const test::TemporaryFolder temporary;
+  const auto first = file_of(temporary, "U16", "1", "ab");
+  EXPECT_TRUE(diff(first, file_of(temporary, "U16", "1", "ab")).empty());
+  const auto kind = [&](const std::string& type, const std::string& shape) {
+    const auto found = diff(first, file_of(temporary, type, shape, "ac"));
+    return found.size() == 1 ? found[0].kind : DifferenceKind::kValues;
+  };
+  EXPECT_EQ(kind("U16", "1"), DifferenceKind::kBytes);
+  EXPECT_EQ(kind("I16", "1"), DifferenceKind::kForm);
+  EXPECT_EQ(kind("U8", "2"), DifferenceKind::kForm);
+  base::throw_if_error(write_safetensors(temporary.path() / "none", {}));
+  const auto none = SafetensorsFile::open(temporary.path() / "none");
+  EXPECT_EQ(diff(first, *none).at(0).kind, DifferenceKind::kOnlyInFirst);
+  EXPECT_EQ(diff(*none, first).at(0).kind, DifferenceKind::kOnlyInSecond);
 }
 
 TEST(Diff, CountsAndMeasuresValues) {

@@ -329,9 +329,14 @@ Status verify(const FileRecord& record, const SafetensorsFile& file, Check check
   if (file.size_bytes() != record.size_bytes) {
     return refuse(fmt::format("{} bytes, {} were saved", file.size_bytes(), record.size_bytes));
   }
-  if (file.tensors().size() != record.tensors.size()) {
+  const size_t num_tensors = file.tensors().size() + file.foreign().size();
+  if (num_tensors != record.tensors.size()) {
+    return refuse(fmt::format("{} tensors, {} were saved", num_tensors, record.tensors.size()));
+  }
+  if (!file.foreign().empty()) {
+    const ForeignTensor& one = file.foreign().front();
     return refuse(
-        fmt::format("{} tensors, {} were saved", file.tensors().size(), record.tensors.size()));
+        fmt::format("tensor '{}' {} is of a type that was not saved", one.name, describe(one)));
   }
   for (size_t i = 0; i < record.tensors.size(); ++i) {
     const NamedTensor& have = file.tensors()[i];

@@ -61,7 +61,8 @@ Status verify(const SafetensorsFile& file) {
                       tensor.name));
     }
   }
-  const bool complete = metadata.contains(kKind) && metadata.contains(kSeal);
+  const bool complete =
+      metadata.contains(kKind) && metadata.contains(kSeal) && file.foreign().empty();
   if (complete && metadata.at(kSeal) == seal_of(file.tensors(), metadata)) return {};
   return base::corrupt("its header changed since it was saved");
 }
@@ -105,14 +106,15 @@ Status check_names(const std::vector<TensorEntry>& entries) {
 }
 
 /// Fills what lies dense in memory at once, and the rest through a copy.
-Status fill(std::span<const NamedTensor> saved, const std::vector<TensorEntry>& entries) {
+Status fill(std::span<const NamedTensor> saved, std::span<const ForeignTensor> foreign,
+            const std::vector<TensorEntry>& entries) {
   std::vector<TensorEntry> staged = entries;
   for (TensorEntry& entry : staged) {
     entry.tensor = entry.tensor.detach();
     const bool direct = entry.tensor.is_contiguous() && entry.tensor.device().is_cpu();
     if (!direct) entry.tensor = at::empty(entry.tensor.sizes(), entry.tensor.scalar_type());
   }
-  HANJI_RETURN_IF_ERROR(copy_into(in_one_run(saved), staged));
+  HANJI_RETURN_IF_ERROR(copy_into(in_one_run(saved), staged, foreign));
   for (size_t i = 0; i < entries.size(); ++i) {
     const at::Tensor to = entries[i].tensor.detach();
     if (!to.is_same(staged[i].tensor) && to.data_ptr() != staged[i].tensor.data_ptr()) {
@@ -128,11 +130,9 @@ Result<SafetensorsFile> open(const fs::path& path) {
   return file;
 }
 
-std::vector<NamedTensor> without_optimizer(const SafetensorsFile& file) {
-  std::vector<NamedTensor> tensors;
-  for (const NamedTensor& tensor : file.tensors()) {
-    if (!tensor.name.starts_with(kOptimizerPrefix)) tensors.push_back(tensor);
-  }
+template <class Tensor>
+std::vector<Tensor> without_optimizer(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& one) { return one.name.starts_with(kOptimizerPrefix); });
   return tensors;
 }
 
@@ -155,7 +155,9 @@ Status save(const fs::path& path, const torch::nn::Module& module, const Optimiz
 
 Status load(const fs::path& path, torch::nn::Module& module) {
   HANJI_ASSIGN_OR_RETURN(const SafetensorsFile file, open(path));
-  return fill(without_optimizer(file), state_of(module)).at(path.native());
+  return fill(without_optimizer(file.tensors()), without_optimizer(file.foreign()),
+              state_of(module))
+      .at(path.native());
 }
 
 Status load(const fs::path& path, torch::nn::Module& module, Optimizer& optimizer) {
@@ -173,7 +175,7 @@ Status load(const fs::path& path, torch::nn::Module& module, Optimizer& optimize
   HANJI_ASSIGN_OR_RETURN(const internal::PendingState pending,
                          internal::prepare_state(optimizer, module, file));
   entries.insert(entries.end(), pending.entries.begin(), pending.entries.end());
-  HANJI_RETURN_IF_ERROR(fill(file.tensors(), entries).at(path.native()));
+  HANJI_RETURN_IF_ERROR(fill(file.tensors(), file.foreign(), entries).at(path.native()));
   pending.install();
   return {};
 }

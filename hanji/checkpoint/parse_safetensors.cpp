@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "hanji/checkpoint/internal/header_scanner.h"
@@ -15,6 +17,7 @@ using internal::HeaderScanner;
 
 struct HeaderEntry {
   NamedTensor tensor;
+  std::string foreign_type;  ///< Empty for a type that hanji reads.
   int64_t begin = -1;
   int64_t end = -1;
 };
@@ -25,7 +28,7 @@ struct Header {
   bool has_metadata = false;
 };
 
-Result<DType> dtype_of(std::string_view code) {
+std::optional<DType> dtype_of(std::string_view code) {
   constexpr std::array<std::pair<std::string_view, DType>, base::kNumDTypes> kCodes = {{
       {"F64", DType::kFloat64},
       {"F32", DType::kFloat32},
@@ -42,11 +45,42 @@ Result<DType> dtype_of(std::string_view code) {
   for (const auto& [name, dtype] : kCodes) {
     if (name == code) return dtype;
   }
-  // Names come from the file: a short piece of a hostile one is enough to show.
-  return base::unsupported(fmt::format(
-      "element type '{}' is none of F64 F32 BF16 F16 F8_E4M3 F8_E5M2 I64 I32 I8 U8 BOOL; convert "
-      "the tensor first",
-      code.substr(0, 16)));
+  return std::nullopt;
+}
+
+/// Bits of an element of the format's other types; nothing for a type that came later.
+std::optional<int64_t> foreign_bits(std::string_view code) {
+  constexpr std::array<std::pair<std::string_view, int64_t>, 11> kBits = {{
+      {"F4", 4},
+      {"F6_E2M3", 6},
+      {"F6_E3M2", 6},
+      {"F8_E8M0", 8},
+      {"F8_E4M3FNUZ", 8},
+      {"F8_E5M2FNUZ", 8},
+      {"I16", 16},
+      {"U16", 16},
+      {"U32", 32},
+      {"U64", 64},
+      {"C64", 64},
+  }};
+  const auto* found = std::ranges::find(kBits, code, &std::pair<std::string_view, int64_t>::first);
+  if (found == kBits.end()) return std::nullopt;
+  return found->second;
+}
+
+Status take_type(HeaderScanner& scanner, HeaderEntry& entry) {
+  constexpr size_t kMaxTypeBytes = 32;
+  HANJI_ASSIGN_OR_RETURN(std::string code, scanner.take_string());
+  if (code.empty() || code.size() > kMaxTypeBytes) {
+    return scanner.error(
+        fmt::format("an element type is a word of at most {} bytes", kMaxTypeBytes));
+  }
+  if (const auto dtype = dtype_of(code)) {
+    entry.tensor.dtype = *dtype;
+  } else {
+    entry.foreign_type = std::move(code);
+  }
+  return {};
 }
 
 Result<std::vector<int64_t>> take_integers(HeaderScanner& scanner, size_t most) {
@@ -70,8 +104,7 @@ Status take_member(HeaderScanner& scanner, HeaderEntry& entry, unsigned& seen) {
   if (bit == 0 || (seen & bit) != 0) return scanner.error("a foreign or repeated key of a tensor");
   seen |= bit;
   if (bit == 1) {
-    HANJI_ASSIGN_OR_RETURN(const std::string code, scanner.take_string());
-    HANJI_ASSIGN_OR_RETURN(entry.tensor.dtype, dtype_of(code));
+    HANJI_RETURN_IF_ERROR(take_type(scanner, entry));
   } else if (bit == 2) {
     HANJI_ASSIGN_OR_RETURN(entry.tensor.shape, take_integers(scanner, kMaxDimensions));
   } else {
@@ -151,6 +184,24 @@ Status check_names(const std::vector<HeaderEntry>& entries) {
   return base::corrupt(fmt::format("two tensors are named '{}'", twice->substr(0, 200)));
 }
 
+/// Whether a tensor of this type and shape has so many bytes, as far as hanji knows the type.
+bool fits(const HeaderEntry& entry, int64_t bytes) {
+  const NamedTensor& tensor = entry.tensor;
+  if (entry.foreign_type.empty()) return dense_bytes(tensor.dtype, tensor.shape) == bytes;
+  const auto bits = foreign_bits(entry.foreign_type);
+  if (!bits) return true;
+  const auto elements = dense_bytes(DType::kUInt8, tensor.shape);
+  int64_t all = 0;
+  return elements && !__builtin_mul_overflow(*elements, *bits, &all) && all % 8 == 0 &&
+         all / 8 == bytes;
+}
+
+std::string form_of(const HeaderEntry& entry) {
+  const NamedTensor& tensor = entry.tensor;
+  if (entry.foreign_type.empty()) return describe(tensor.dtype, tensor.shape);
+  return describe(ForeignTensor{tensor.name, entry.foreign_type, tensor.shape});
+}
+
 // `next` is where the tensor must begin: behind the one before it, without hole or overlap.
 Status place(HeaderEntry& entry, int64_t next, std::span<const std::byte> data) {
   NamedTensor& tensor = entry.tensor;
@@ -165,38 +216,42 @@ Status place(HeaderEntry& entry, int64_t next, std::span<const std::byte> data) 
   if (entry.end < entry.begin || static_cast<uint64_t>(entry.end) > data.size()) {
     return refuse("it leaves the file");
   }
-  const auto bytes = dense_bytes(tensor.dtype, tensor.shape);
-  if (!bytes || *bytes != entry.end - entry.begin) {
-    return refuse(fmt::format("{} has another size", describe(tensor.dtype, tensor.shape)));
-  }
-  if (*bytes > 0 && entry.begin % static_cast<int64_t>(base::size_of(tensor.dtype)) != 0) {
-    return refuse("it is misaligned for its element type; save the file again");
-  }
-  tensor.bytes = data.subspan(static_cast<size_t>(entry.begin), static_cast<size_t>(*bytes));
+  const int64_t bytes = entry.end - entry.begin;
+  if (!fits(entry, bytes)) return refuse(fmt::format("{} has another size", form_of(entry)));
+  tensor.bytes = data.subspan(static_cast<size_t>(entry.begin), static_cast<size_t>(bytes));
   return {};
 }
 
-Result<std::vector<NamedTensor>> place_all(std::vector<HeaderEntry> entries,
-                                           std::span<const std::byte> data) {
+Status place_all(std::vector<HeaderEntry> entries, std::span<const std::byte> data,
+                 Safetensors& content) {
   std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
-  std::vector<NamedTensor> tensors;
-  tensors.reserve(entries.size());
+  content.tensors.reserve(entries.size());
   int64_t next = 0;
   for (HeaderEntry& entry : entries) {
     HANJI_RETURN_IF_ERROR(place(entry, next, data));
     next = entry.end;
-    tensors.push_back(std::move(entry.tensor));
+    NamedTensor& tensor = entry.tensor;
+    if (entry.foreign_type.empty()) {
+      content.tensors.push_back(std::move(tensor));
+    } else {
+      content.foreign.push_back({std::move(tensor.name), std::move(entry.foreign_type),
+                                 std::move(tensor.shape), tensor.bytes});
+    }
   }
   if (static_cast<uint64_t>(next) != data.size()) {
     return base::corrupt(
         fmt::format("the tensors end at byte {} of {} bytes of data", next, data.size()));
   }
-  return tensors;
+  return {};
 }
 
 }  // namespace
+
+std::string describe(const ForeignTensor& tensor) {
+  return fmt::format("{} [{}]", tensor.type, fmt::join(tensor.shape, ", "));
+}
 
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
   uint64_t length = 0;
@@ -211,19 +266,16 @@ Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
         "no safetensors file; copy it again, or name another",
         length, rest, kMaxHeaderBytes));
   }
-  if (length % 8 != 0) {
-    return base::corrupt(fmt::format(
-        "a header of {} bytes leaves the data misaligned; save the file again", length));
-  }
   const auto text = file.subspan(sizeof(length), length);
   HANJI_ASSIGN_OR_RETURN(Header header,
                          parse_header({reinterpret_cast<const char*>(text.data()), text.size()}));
   HANJI_RETURN_IF_ERROR(check_names(header.entries));
   const size_t begin = sizeof(length) + length;
-  Safetensors content{
-      .tensors = {}, .metadata = std::move(header.metadata), .header = file.first(begin)};
-  HANJI_ASSIGN_OR_RETURN(content.tensors,
-                         place_all(std::move(header.entries), file.subspan(begin)));
+  Safetensors content{.tensors = {},
+                      .foreign = {},
+                      .metadata = std::move(header.metadata),
+                      .header = file.first(begin)};
+  HANJI_RETURN_IF_ERROR(place_all(std::move(header.entries), file.subspan(begin), content));
   return content;
 }
 

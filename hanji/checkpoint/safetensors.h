@@ -71,9 +71,25 @@ class SafetensorsWriter {
 Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                          const Metadata& metadata = {});
 
+/// A tensor of an element type that hanji does not read, such as U16, F8_E8M0 or F4: it lies in the file, and
+/// can be listed and compared, not loaded.
+struct ForeignTensor {
+  std::string name;
+  std::string type;  ///< The file's own word.
+  std::vector<int64_t> shape = {};
+  std::span<const std::byte> bytes = {};
+};
+
+/// "U16 [4, 128]".
+std::string describe(const ForeignTensor& tensor);
+
 /// What a safetensors file holds, as views of its bytes.
+///
+/// Shape   a tensor may begin at any byte, as the format allows: elements are copied, never read in place
+///         through a pointer of their type.
 struct Safetensors {
-  std::vector<NamedTensor> tensors;  ///< In the order of their bytes.
+  std::vector<NamedTensor> tensors;    ///< In the order of their bytes.
+  std::vector<ForeignTensor> foreign;  ///< The others, in that order.
   Metadata metadata;
   std::span<const std::byte> header;  ///< Length and JSON: everything before the data.
 };
@@ -83,9 +99,8 @@ struct Safetensors {
 /// Cost    linear in the header; memory at most a small multiple of it, whatever it claims.
 /// Errors  kCorrupt, with the place: a length beyond the file or kMaxHeaderBytes; a header that is
 ///         not the one JSON object of the format (no nesting beyond it, no repeated key, no foreign
-///         key, UTF-8 only); shape, type and offsets that disagree; overlap, hole, misalignment, or
-///         bytes left over. kUnsupported: an element type that hanji does not speak, or more
-///         tensors, dimensions or metadata than the limits above.
+///         key, UTF-8 only); shape, type and offsets that disagree; overlap, hole, or bytes left over.
+///         kUnsupported: more tensors, dimensions or metadata than the limits above.
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file);
 
 /// A mapped safetensors file; copies share the mapping, which the tensors' bytes point into.
@@ -95,6 +110,7 @@ class SafetensorsFile {
   static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
   const std::vector<NamedTensor>& tensors() const { return content_->tensors; }
+  const std::vector<ForeignTensor>& foreign() const { return content_->foreign; }
   const Metadata& metadata() const { return content_->metadata; }
   std::span<const std::byte> header() const { return content_->header; }
   int64_t size_bytes() const { return static_cast<int64_t>(file_->bytes().size()); }

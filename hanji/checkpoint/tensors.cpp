@@ -94,15 +94,23 @@ Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries) 
   return views;
 }
 
-Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted) {
+Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted,
+                   std::span<const ForeignTensor> foreign) {
   std::unordered_map<std::string_view, const SavedTensor*> by_name;
   for (const SavedTensor& tensor : saved) by_name[tensor.name] = &tensor;
+  std::unordered_map<std::string_view, const ForeignTensor*> foreign_by_name;
+  for (const ForeignTensor& tensor : foreign) foreign_by_name[tensor.name] = &tensor;
   Mismatches mismatches;
   std::unordered_set<std::string_view> known;
   for (const TensorForm& tensor : wanted) {
     known.insert(tensor.name);
     const auto found = by_name.find(tensor.name);
-    if (found == by_name.end()) {
+    if (const auto of = foreign_by_name.find(tensor.name); of != foreign_by_name.end()) {
+      mismatches.add(
+          fmt::format("'{}' is {} in the file, a type that hanji does not read, and {} "
+                      "here; convert it first",
+                      tensor.name, describe(*of->second), describe(tensor.dtype, tensor.shape)));
+    } else if (found == by_name.end()) {
       mismatches.add(missing_line(tensor.name, saved));
     } else if (found->second->dtype != tensor.dtype || found->second->shape != tensor.shape) {
       mismatches.add(fmt::format("'{}' is {} in the file and {} here", tensor.name,
@@ -115,19 +123,26 @@ Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorFor
       mismatches.add(fmt::format("'{}' is in the file and not here", tensor.name));
     }
   }
+  for (const ForeignTensor& tensor : foreign) {
+    if (!known.contains(tensor.name)) {
+      mismatches.add(
+          fmt::format("'{}' ({}) is in the file and not here", tensor.name, describe(tensor)));
+    }
+  }
   return mismatches.status();
 }
 
 Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries) {
-  return copy_into(in_one_run(file.tensors()), entries);
+  return copy_into(in_one_run(file.tensors()), entries, file.foreign());
 }
 
-Status copy_into(std::span<const SavedTensor> saved, std::span<const TensorEntry> entries) {
+Status copy_into(std::span<const SavedTensor> saved, std::span<const TensorEntry> entries,
+                 std::span<const ForeignTensor> foreign) {
   HANJI_ASSIGN_OR_RETURN(const std::vector<NamedTensor> wanted, views_of(entries));
   std::vector<TensorForm> forms;
   for (const NamedTensor& tensor : wanted)
     forms.push_back({tensor.name, tensor.dtype, tensor.shape});
-  HANJI_RETURN_IF_ERROR(check_forms(saved, forms));
+  HANJI_RETURN_IF_ERROR(check_forms(saved, forms, foreign));
   std::unordered_map<std::string_view, const SavedTensor*> by_name;
   for (const SavedTensor& tensor : saved) by_name[tensor.name] = &tensor;
   for (const TensorEntry& entry : entries) {

@@ -41,11 +41,14 @@ Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries);
 ///
 /// Errors  kMismatch, listing every tensor that is missing (with the nearest name), left over, or
 ///         of another type or shape, when names, types and shapes are not exactly the same.
-Status copy_into(std::span<const SavedTensor> saved, std::span<const TensorEntry> entries);
+Status copy_into(std::span<const SavedTensor> saved, std::span<const TensorEntry> entries,
+                 std::span<const ForeignTensor> foreign = {});
 Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries);
 
-/// A tensor that is needed, without its bytes.
+/// Compares the tensors that a file has with those that are needed, without their bytes. Those of `foreign`
+/// are named with their types, whether needed or left over.
 /// Errors  kMismatch, as copy_into().
-Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted);
+Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted,
+                   std::span<const ForeignTensor> foreign = {});
 
 }  // namespace hanji::checkpoint

@@ -66,13 +66,19 @@ checkpoint::Checkpoint load(const std::string& path) {
   return found;
 }
 
+bool is_file(const std::string& path) { return fs::is_regular_file(path); }
+
 int show(const CkptOptions& options) {
+  if (is_file(options.path)) {
+    const auto file = checkpoint::SafetensorsFile::open(options.path).or_throw();
+    std::cout << (options.as_json ? show_file_json(options.path, file)
+                                  : show_file_text(options.path, file));
+    return 0;
+  }
   const auto found = load(options.path);
   std::cout << (options.as_json ? show_json(found) : show_text(found));
   return 0;
 }
-
-bool is_file(const std::string& path) { return fs::is_regular_file(path); }
 
 int diff(const CkptOptions& options) {
   std::vector<checkpoint::Difference> differences;
@@ -124,7 +130,9 @@ void add_ckpt(Verb command) {
   };
   json(add("list", "All checkpoints of a run, each read and verified", list));
   json(add("verify", "As list; exit code 3 if a checkpoint is damaged", verify));
-  json(add("show", "The newest good one: step, job, hashes, tensors", show));
+  json(add("show",
+           "The newest good one: step, job, hashes, tensors; or the tensors of a safetensors file",
+           show));
   json(add("diff", "Tensors that differ from another's; exit code 7 if some do", diff))
       .add_option("other", &options->other, "another one, or two safetensors files")
       .type_name("DIR")

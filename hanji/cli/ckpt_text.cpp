@@ -15,6 +15,7 @@ using base::Json;
 using checkpoint::Checkpoint;
 using checkpoint::Difference;
 using checkpoint::DifferenceKind;
+using checkpoint::ForeignTensor;
 using checkpoint::SavedTensor;
 
 int64_t bytes_of(const Checkpoint& one) {
@@ -157,6 +158,40 @@ std::string show_json(const Checkpoint& one) {
   }
   json["job"] = base::parse_json(manifest.job).or_throw();
   json["plan"] = base::parse_json(manifest.plan).or_throw();
+  return json.dump(2) + "\n";
+}
+
+std::string show_file_text(const std::string& path, const checkpoint::SafetensorsFile& file) {
+  std::string text = path + "\n";
+  for (const auto& [key, value] : file.metadata()) {
+    if (!key.starts_with("xxh3.")) text += fmt::format("  {:<16} {}\n", key, value);
+  }
+  const size_t count = file.tensors().size() + file.foreign().size();
+  text += fmt::format("{}, {}\n", base::counted(static_cast<int64_t>(count), "tensor"),
+                      base::format_bytes(file.size_bytes()));
+  text += lines_of(checkpoint::in_one_run(file.tensors()));
+  for (const ForeignTensor& tensor : file.foreign()) {
+    text += fmt::format("  {:<44} {:<24} {:>10}  of a type that hanji does not read\n", tensor.name,
+                        checkpoint::describe(tensor), base::format_bytes(std::ssize(tensor.bytes)));
+  }
+  return text;
+}
+
+std::string show_file_json(const std::string& path, const checkpoint::SafetensorsFile& file) {
+  Json json = {{"path", path}, {"bytes", file.size_bytes()}, {"metadata", file.metadata()}};
+  json["tensors"] = Json::array();
+  for (const SavedTensor& tensor : checkpoint::in_one_run(file.tensors())) {
+    json["tensors"].push_back(to_json(tensor, "model"));
+    json["tensors"].back().erase("file");
+    json["tensors"].back()["read"] = true;
+  }
+  for (const ForeignTensor& tensor : file.foreign()) {
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"dtype", tensor.type},
+                               {"shape", tensor.shape},
+                               {"bytes", tensor.bytes.size()},
+                               {"read", false}});
+  }
   return json.dump(2) + "\n";
 }
 

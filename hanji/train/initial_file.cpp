@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "hanji/base/units.h"
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/layers/model.h"
 #include "hanji/layout/part.h"
@@ -17,8 +18,11 @@
 namespace hanji::train {
 namespace {
 
+using checkpoint::ForeignTensor;
 using checkpoint::SavedTensor;
 using checkpoint::TensorForm;
+
+constexpr size_t kMaxForeignShown = 3;
 
 /// Rows of a tensor, if it can be divided so.
 SavedTensor rows_of_file(const checkpoint::NamedTensor& from, const plan::NamedRows& rows) {
@@ -45,6 +49,21 @@ Result<std::map<std::string, SavedTensor>> renamed(const checkpoint::Safetensors
       if (found.emplace(rows.name, rows_of_file(one, rows)).second) continue;
       return base::mismatch(fmt::format(
           "'{}' and another tensor are both '{}' here; keep one of them", one.name, rows.name));
+    }
+  }
+  return found;
+}
+
+/// What hanji does not read of the file, under the model's names.
+std::vector<ForeignTensor> foreign_of(const checkpoint::SafetensorsFile& file,
+                                      const plan::ModelFamily& family) {
+  std::vector<ForeignTensor> found;
+  for (const ForeignTensor& one : file.foreign()) {
+    const auto all =
+        family.renamed ? family.renamed(one.name) : std::vector<plan::NamedRows>{{one.name}};
+    for (const plan::NamedRows& rows : all) {
+      ForeignTensor& named = found.emplace_back(one);
+      named.name = rows.name;
     }
   }
   return found;
@@ -89,6 +108,7 @@ Result<InitialFile> open_initial_file(const plan::ModelConfig& model,
   HANJI_ASSIGN_OR_RETURN(auto file, checkpoint::SafetensorsFile::open(model.init));
   InitialFile initial{.file = std::move(file)};
   HANJI_ASSIGN_OR_RETURN(auto found, renamed(initial.file, family));
+  initial.foreign = foreign_of(initial.file, family);
   std::vector<TensorForm> demanded;
   for (const TensorForm& form : wanted) {
     const auto one = found.find(form.name);
@@ -109,7 +129,11 @@ Result<InitialFile> open_initial_file(const plan::ModelConfig& model,
     // Blocks that the model has not, and of a model without a trunk anything.
     if (name.starts_with(family.trunk)) initial.tensors.push_back(tensor);
   }
-  HANJI_RETURN_IF_ERROR(checkpoint::check_forms(initial.tensors, demanded).at(model.init));
+  std::vector<ForeignTensor> needed;
+  for (const ForeignTensor& one : initial.foreign) {
+    if (std::ranges::count(demanded, one.name, &TensorForm::name) > 0) needed.push_back(one);
+  }
+  HANJI_RETURN_IF_ERROR(checkpoint::check_forms(initial.tensors, demanded, needed).at(model.init));
   return initial;
 }
 
@@ -127,6 +151,16 @@ Result<std::string> check_initial_file(const plan::Config& config, const Workloa
       fmt::format("begins with {} parameters of {}", initial.tensors.size(), config.model.init);
   if (initial.num_unread > 0)
     line += fmt::format("; {} of its tensors are of other parts", initial.num_unread);
+  if (!initial.foreign.empty()) {
+    line += fmt::format("; {} of types that hanji does not read",
+                        base::counted(std::ssize(initial.foreign), "tensor"));
+    for (const ForeignTensor& one :
+         std::span(initial.foreign).first(std::min(initial.foreign.size(), kMaxForeignShown))) {
+      line += fmt::format("{} {} ({})", &one == initial.foreign.data() ? ":" : ",", one.name,
+                          checkpoint::describe(one));
+    }
+    if (initial.foreign.size() > kMaxForeignShown) line += ", ...";
+  }
   if (!initial.random.empty()) {
     line += fmt::format("; it has none of these shapes, which begin with random values: {}",
                         fmt::join(initial.random, ", "));

@@ -17,10 +17,11 @@ struct InitialFile {
       {};                                ///< Views of the file, under the model's names.
   std::vector<std::string> random = {};  ///< Parameters that are not in it.
   int64_t num_unread = 0;                ///< Tensors of the file that the model has not.
+  std::vector<checkpoint::ForeignTensor> foreign = {};  ///< Those that hanji could not read.
 };
 
 /// Finds the parameters and buffers `wanted` of the model in its file: by name, or as its family renames
-/// them, and by shape and type.
+/// them, and by shape and type. A tensor of a type that hanji does not read is refused only if it is wanted.
 ///
 /// Errors  those of SafetensorsFile::open(); kMismatch, listing each tensor, unless the file has all that the
 ///         model's family demands of it.

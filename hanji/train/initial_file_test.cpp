@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <map>
 
+#include "hanji/base/file.h"
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/models/evoformer.h"
 #include "hanji/test/temporary_folder.h"
@@ -122,6 +124,35 @@ TEST_F(InitialFile, ThatLacksOrHasMoreOfTheStackIsRefusedWithEveryTensorAndChang
   for (const auto& [name, found] : values_of(*model)) {
     EXPECT_TRUE(at::equal(found, before.at(name))) << name;
   }
+}
+
+TEST_F(InitialFile, OfATypeThatIsNotReadIsRefusedOnlyWhereItIsWanted) {
+  const auto trained = trained_model();
+  const auto config = write(checkpoint::parameters_of(*trained));
+  std::string text = base::read_file(config.init).or_throw();
+  const auto retype = [&](const std::string& name, const std::string& to) {
+    // A name and a type of equal lengths: nothing moves.
+    const size_t at = text.find('"' + name + '"');
+    const size_t type = text.find("\"F32\"", at);
+    text.replace(type, 5, to);
+    base::throw_if_error(base::write_file_atomic(config.init, text));
+  };
+  // Padding of the header makes place for a tensor without bytes.
+  const size_t end = text.find("}}") + 1;
+  const std::string more = R"(,"spare.scale":{"dtype":"U16","shape":[0],"data_offsets":[0,0]})";
+  text.insert(end, more);
+  uint64_t length = 0;
+  std::memcpy(&length, text.data(), sizeof length);
+  length += more.size();
+  std::memcpy(text.data(), &length, sizeof length);
+  base::throw_if_error(base::write_file_atomic(config.init, text));
+  const auto model = small_model(1);
+  base::throw_if_error(load_initial_file(config, *model));
+  EXPECT_TRUE(at::equal(values_of(*model).begin()->second, values_of(*trained).begin()->second));
+  retype("evoformer.blocks.1.msa_transition.layer_norm.bias", "\"U32\"");
+  EXPECT_THAT(load_initial_file(config, *small_model(1)).message(),
+              AllOf(HasSubstr("'evoformer.blocks.1.msa_transition.layer_norm.bias' is U32 ["),
+                    testing::Not(HasSubstr("spare.scale"))));
 }
 
 TEST_F(InitialFile, TwoTensorsThatAreOneParameterAreRefused) {
