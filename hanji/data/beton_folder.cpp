@@ -51,15 +51,22 @@ Result<DataFolder> list_classes(const fs::path& folder) {
                                 ": a file in no class; move it to a folder of its class");
 }
 
+/// What was left out, behind a message about what is missing.
+std::string in_brackets(const std::vector<std::string>& notes) {
+  return notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, "; "));
+}
+
 /// As ImageFolder of torchvision does, where the label is the place among all folders.
-Status no_empty_class(const fs::path& folder, const std::vector<std::string>& empty) {
+Status no_empty_class(const fs::path& folder, const std::vector<std::string>& empty,
+                      const std::vector<std::string>& notes) {
   constexpr size_t kMaxShown = 10;
   if (empty.empty()) return {};
   const auto shown = std::span(empty).first(std::min(empty.size(), kMaxShown));
-  return base::invalid_argument(fmt::format(
-      "{}: no file in the folder{} of class{} {}{}; remove {}, or add images", folder.native(),
-      empty.size() == 1 ? "" : "s", empty.size() == 1 ? "" : "es", fmt::join(shown, ", "),
-      empty.size() > kMaxShown ? ", ..." : "", empty.size() == 1 ? "it" : "them"));
+  return base::invalid_argument(
+      fmt::format("{}: no file in the folder{} of class{} {}{}{}; remove {}, or add images",
+                  folder.native(), empty.size() == 1 ? "" : "s", empty.size() == 1 ? "" : "es",
+                  fmt::join(shown, ", "), empty.size() > kMaxShown ? ", ..." : "",
+                  in_brackets(notes), empty.size() == 1 ? "it" : "them"));
 }
 
 /// Pipes, links to nothing, and in a class links to folders, which are not followed, are mistakes.
@@ -83,10 +90,11 @@ Result<ImageFiles> list_images(const fs::path& folder) {
   std::ranges::sort(others);
   HANJI_RETURN_IF_ERROR(nothing_else(others));
   note_metadata(files.notes, left_out);
-  HANJI_RETURN_IF_ERROR(no_empty_class(folder, empty));
+  HANJI_RETURN_IF_ERROR(no_empty_class(folder, empty, files.notes));
   if (images.empty()) {
-    return base::not_found(folder.native() +
-                           ": no file; name a folder of folders of JPEG or PNG files");
+    return base::not_found(
+        fmt::format("{}: no file{}; name a folder of folders of JPEG or PNG files", folder.native(),
+                    in_brackets(files.notes)));
   }
   // Of all classes together: by the bytes of paths, "a-b/" is before "a/".
   std::ranges::sort(images, {},

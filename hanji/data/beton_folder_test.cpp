@@ -144,6 +144,15 @@ TEST_F(ImageFolder, HiddenFoldersAndFilesAreNeitherClassesNorSamplesAndAreSaid) 
   EXPECT_EQ(BetonFile::open(out()).or_throw().read(1, 1).or_throw().integer, 1);
 }
 
+TEST_F(ImageFolder, AFolderOfWhichAllIsLeftOutSaysSo) {
+  add(".cat/1.jpg", photo(""));
+  EXPECT_THAT(write().message(), testing::AllOf(HasSubstr("photos: no file (left out 1 name"),
+                                                HasSubstr("photos/.cat)")));
+  add("dog/._1.jpg", photo(""));
+  EXPECT_THAT(write().message(),
+              HasSubstr("photos: no file in the folder of class dog (left out 2 names"));
+}
+
 TEST_F(ImageFolder, AnImageThatNoPageHoldsIsNamedWithItsSizeAndTheLimit) {
   add("cat/1.jpg", photo(""));
   std::filesystem::resize_file(folder_.path() / "photos/cat/1.jpg", uint64_t{3} << 30);

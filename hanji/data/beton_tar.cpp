@@ -1,6 +1,7 @@
 #include "hanji/data/beton_tar.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -309,9 +310,10 @@ Result<BetonRecipe> tar_recipe(std::span<const fs::path> paths) {
     recipe.key = base::mix(recipe.key, key_of_file(path));
   }
   if (shards->samples.empty()) {
-    return base::invalid_argument(
-        "no sample in the archives: no file named KEY.EXTENSION, such as 000.jpg; name shards of "
-        "WebDataset");
+    return base::invalid_argument(fmt::format(
+        "no sample in the archives: no file named KEY.EXTENSION, such as 000.jpg{}{}; name shards "
+        "of WebDataset",
+        notes_of(*shards).empty() ? "" : ": ", fmt::join(notes_of(*shards), "; ")));
   }
   HANJI_ASSIGN_OR_RETURN(shards->fields, fields_of_shards(*shards));
   for (const TarSample& sample : shards->samples) measure_sample(*shards, sample, recipe);

@@ -178,7 +178,10 @@ TEST_F(TarRecipe, ADamagedShardIsNamed) {
   const Status status = tar_recipe(std::vector{cut}).status();
   EXPECT_EQ(status.code(), Code::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("cut.tar: byte 1024 of the archive ends without"));
-  EXPECT_EQ(tar_recipe(std::vector{shard("none.tar", "")}).status().code(), Code::kInvalidArgument);
+  const Status none =
+      tar_recipe(std::vector{shard("none.tar", tar_member("._1.jpg", ""))}).status();
+  EXPECT_EQ(none.code(), Code::kInvalidArgument);
+  EXPECT_THAT(none.message(), HasSubstr("such as 000.jpg: left out 1 name (hidden"));
   EXPECT_EQ(tar_recipe(std::vector{folder_.path() / "no"}).status().code(), Code::kNotFound);
 }
 
