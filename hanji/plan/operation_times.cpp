@@ -13,6 +13,7 @@ namespace {
 using base::Json;
 
 constexpr size_t kMaxOperations = 4096;
+constexpr size_t kMaxTimedLayers = 4096;  // as of a model's facts
 constexpr size_t kMaxSampleParts = 64;
 constexpr int64_t kMaxSamples = int64_t{1} << 60;
 constexpr double kMaxTime = 1e12;
@@ -151,6 +152,9 @@ Json to_value(const OperationTimes& times) {
   for (const SamplePart& one : times.sample_parts) {
     json["sample_parts"].push_back({{"name", one.name}, {"seconds", one.seconds}});
   }
+  for (const schedule::StageSeconds& one : times.layers) {
+    json["layers"].push_back({one.forward, one.backward_input, one.backward_weight});
+  }
   for (const TimedOperation& one : times.operations) {
     json["operations"].push_back(
         {{"name", one.name}, {"count", one.count}, {"seconds", one.seconds}});
@@ -158,6 +162,28 @@ Json to_value(const OperationTimes& times) {
   }
   return json;
 }
+
+namespace {
+
+/// Members are lists of three numbers; none in plans before layers were timed.
+std::vector<schedule::StageSeconds> read_layers(JsonFields& fields) {
+  std::vector<schedule::StageSeconds> layers;
+  if (!fields.has("layers")) return layers;
+  for (const Json& one : fields.list("layers", kMaxTimedLayers)) {
+    const bool good =
+        one.is_array() && one.size() == 3 && std::ranges::all_of(one, [](const Json& part) {
+          return part.is_number() && part.get<double>() >= 0 && part.get<double>() <= kMaxTime;
+        });
+    if (!good) {
+      fields.fail("layers", "has a layer that is not made of three times in seconds");
+      return {};
+    }
+    layers.push_back({one[0].get<double>(), one[1].get<double>(), one[2].get<double>()});
+  }
+  return layers;
+}
+
+}  // namespace
 
 OperationTimes read_operation_times(JsonFields& fields) {
   return {.samples = fields.integer("samples", 1, kMaxSamples),
@@ -171,6 +197,7 @@ OperationTimes read_operation_times(JsonFields& fields) {
                               .seconds = one.real("seconds", 0, kMaxTime),
                               .forward = one.has("forward") ? one.real("forward", 0, kMaxTime) : 0};
                         }),
+          .layers = read_layers(fields),
           .update_seconds = fields.real("update_seconds", 0, kMaxTime),
           .sample_seconds = fields.real("sample_seconds", 0, kMaxTime),
           .sample_deviation =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/schedule/pipeline_timeline.h"
 
 namespace hanji::plan {
 
@@ -41,6 +42,9 @@ struct OperationTimes {
   /// Of the samples that were timed in place of larger ones, to which seconds were scaled; 0: of the job's own.
   int64_t residues = 0;
   std::vector<TimedOperation> operations = {};  ///< Of its forward and backward.
+  /// The same seconds, of `samples` samples in each layer of the model; empty where operations have the names that the
+  /// model's facts give them.
+  std::vector<schedule::StageSeconds> layers = {};
   double update_seconds = 0;    ///< The norm of all gradients and the update of all parameters.
   double sample_seconds = 0;    ///< Reading one sample.
   double sample_deviation = 0;  ///< Of it from sample to sample, the standard deviation.
@@ -67,6 +71,15 @@ enum class OperationKind : uint8_t {
   kRecorded,  ///< Any operation of libtorch, as a model was seen to call it.
 };
 
+/// Calls of a recorded operation in one layer.
+struct LayerCalls {
+  double forward = 0;
+  double repeated = 0;  ///< In the backward, by recomputation.
+  double backward = 0;
+
+  double all() const { return forward + repeated + backward; }
+};
+
 /// An operation that is to be timed: forward and backward together, or one call of a recorded one.
 struct Operation {
   OperationKind kind = OperationKind::kRecorded;
@@ -80,6 +93,9 @@ struct Operation {
   double count = 1;      ///< Calls of a forward and backward.
   double estimate = 0;   ///< Seconds of one call: what is timed first, and for how long.
   size_t index = 0;      ///< Of a recorded one, in the list of its maker.
+  /// Of a recorded one, by layer, `count` together: as many as the model has layers.
+  std::vector<LayerCalls> layers = {};
+  bool is_product = false;  ///< Of a recorded one: it multiplies matrices.
 };
 
 /// Seconds of so many floating operations and bytes read and written, on a modest core.

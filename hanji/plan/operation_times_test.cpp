@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hanji/plan/stage_times.h"
 #include "hanji/plan/test_plan.h"
 
 namespace hanji::plan {
@@ -161,10 +162,43 @@ TEST(OperationTimes, AreWhatAStepIsPricedBy) {
 TEST(OperationTimes, StayInThePlan) {
   PlanInputs inputs = two_cores();
   inputs.times = some_times();
+  inputs.times.layers = {{1, 2, 0.5}, {3, 4, 0}};
   const Plan plan = made(inputs);
   const auto again = plan_from_json(to_json(plan));
   ASSERT_TRUE(again.ok()) << again.status().to_string();
-  EXPECT_EQ(again->times, some_times());
+  EXPECT_EQ(again->times, inputs.times);
+}
+
+// Of what a model was seen to call, names say nothing: the layers that called it do.
+TEST(OperationTimes, OfRecordedOperationsAreSortedByTheLayersThatCallThem) {
+  ModelFacts model{.layers = {{.name = "first"}, {.name = "second", .for_weights = Amount()}}};
+  const std::vector<Operation> recorded = {
+      {.name = "mm", .count = 5, .layers = {{1, 0, 2}, {1, 1, 0}}, .is_product = true},
+      {.name = "mm for weights", .count = 2, .layers = {{}, {0, 0, 2}}, .is_product = true},
+      {.name = "add", .count = 1, .layers = {{}, {0, 0, 1}}}};
+  const OperationTimes times{
+      .samples = 2,
+      .operations = {{"add", 1, 4}, {"mm", 5, 10}, {"mm for weights", 2, 100}},
+      .layers = sort_by_layers(
+          model, recorded,
+          std::vector<TimedOperation>{{"add", 1, 4}, {"mm", 5, 10}, {"mm for weights", 2, 100}})};
+  const auto layers = layer_times(model, times);
+  EXPECT_EQ(layers[0], (schedule::StageSeconds{5, 10, 0}));
+  EXPECT_EQ(layers[1], (schedule::StageSeconds{5, (10 + 100 + 4) / 2.0, 50}))
+      << "half of a product's backward is the weights'";
+  EXPECT_EQ(layers[0].whole() + layers[1].whole(), times.seconds_of(1));
+}
+
+TEST(OperationTimes, OfUnknownNamesAreSharedOutByEstimates) {
+  const PlanInputs inputs = two_cores();
+  const ModelFacts model = made(inputs).model;
+  const OperationTimes times{.samples = 2, .operations = {{"all", 1, 3}}};
+  double sum = 0;
+  for (const double one : layer_seconds(model, times)) {
+    EXPECT_GT(one, 0);
+    sum += one;
+  }
+  EXPECT_THAT(sum, DoubleNear(1.5, 1e-12));
 }
 
 TEST(OperationTimes, OfFewerResiduesStayInThePlanWhichSaysSo) {
@@ -214,7 +248,8 @@ TEST(OperationTimes, SpoiltOnesAreCorrupt) {
   EXPECT_EQ(operation_times_from_json(good).or_throw(), some_times());
   for (const auto& [part, other] :
        {std::pair("\"samples\":4", "\"samples\":0"), std::pair("0.003", "-1"),
-        std::pair("\"norm\"", "7"), std::pair("\"count\"", "\"counts\"")}) {
+        std::pair("\"norm\"", "7"), std::pair("\"count\"", "\"counts\""),
+        std::pair("{", "{\"layers\":[[1,2]],"), std::pair("{", "{\"layers\":[[1,2,-3]],")}) {
     std::string bad = good;
     bad.replace(bad.find(part), std::string_view(part).size(), other);
     EXPECT_EQ(operation_times_from_json(bad).status().code(), Code::kCorrupt) << other;

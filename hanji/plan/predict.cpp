@@ -1,6 +1,7 @@
 #include "hanji/plan/predict.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -34,17 +35,10 @@ double bytes_per_second(const StepFacts& facts, double bytes) {
   return shared / ranks;
 }
 
-/// Of the operations that were timed; where none were, as on a modest core.
+/// Of all layers one after the other.
 double pass_seconds(const StepFacts& facts, double samples) {
-  if (facts.times.samples > 0) return facts.times.seconds_of(samples);
-  double seconds = 0;
-  for (const LayerFacts& layer : facts.model.layers) {
-    const double attention = layer.attention ? layer.attention->flops() : 0;
-    const double once =
-        estimated_seconds(layer.product_flops() + attention, layer.elementwise_bytes);
-    seconds += samples * once * (layer.is_repeated ? 1 + kForwardShare : 1);
-  }
-  return seconds;
+  const std::vector<double> layers = layer_seconds(facts.model, facts.times);
+  return samples * std::reduce(layers.begin(), layers.end());
 }
 
 /// Of the rank that has most.

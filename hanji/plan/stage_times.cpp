@@ -42,6 +42,20 @@ schedule::StageSeconds parts_of(double count, CallSeconds call, bool is_product,
           once * weight};
 }
 
+schedule::StageSeconds scaled(const schedule::StageSeconds& one, double by) {
+  return {by * one.forward, by * one.backward_input, by * one.backward_weight};
+}
+
+/// Of all that its facts count, as on a modest core.
+schedule::StageSeconds layer_estimate(const LayerFacts& layer, int64_t samples) {
+  const double attention = layer.attention ? layer.attention->flops() : 0;
+  const double seconds =
+      estimated_seconds(layer.product_flops() + attention, layer.elementwise_bytes);
+  const double count = static_cast<double>(samples) * (layer.is_repeated ? 1 + kForwardOfPass : 1);
+  return parts_of(count, {seconds, kForwardOfPass * seconds}, true, layer);
+}
+
+/// Where nothing was timed, operations share out the layer's estimate.
 schedule::StageSeconds layer_times(const LayerFacts& layer, int64_t samples,
                                    const std::map<std::string, CallSeconds>& timed) {
   ModelFacts alone;
@@ -50,11 +64,27 @@ schedule::StageSeconds layer_times(const LayerFacts& layer, int64_t samples,
   for (const Operation& one : operations_of(alone, samples)) {
     all += parts_of(one.count, call_of(one, timed), one.kind == OperationKind::kProduct, layer);
   }
-  if (all.whole() > 0) return all;
-  const double attention = layer.attention ? layer.attention->flops() : 0;
-  const double seconds =
-      estimated_seconds(layer.product_flops() + attention, layer.elementwise_bytes);
-  return parts_of(static_cast<double>(samples), {seconds, kForwardOfPass * seconds}, true, layer);
+  const schedule::StageSeconds estimate = layer_estimate(layer, samples);
+  if (all.whole() <= 0) return estimate;
+  return timed.empty() ? scaled(all, estimate.whole() / all.whole()) : all;
+}
+
+/// Of so many samples, by the names that the model's facts give their operations. Seconds of operations under other
+/// names are shared out by the estimates.
+std::vector<schedule::StageSeconds> layers_by_names(const ModelFacts& model, int64_t samples,
+                                                    const OperationTimes& times) {
+  std::map<std::string, CallSeconds> timed;
+  for (const TimedOperation& one : times.operations) timed[one.name] = {one.seconds, one.forward};
+  std::vector<schedule::StageSeconds> all;
+  double sum = 0;
+  for (const LayerFacts& layer : model.layers) {
+    all.push_back(layer_times(layer, samples, timed));
+    sum += all.back().whole();
+  }
+  if (times.samples == 0 || sum <= 0) return all;
+  const double scale = times.seconds_of(static_cast<double>(samples)) / sum;
+  for (schedule::StageSeconds& one : all) one = scaled(one, scale);
+  return all;
 }
 
 }  // namespace
@@ -93,14 +123,28 @@ bool splits_backward(const ModelFacts& model, layout::Range layers) {
 
 std::vector<schedule::StageSeconds> layer_times(const ModelFacts& model,
                                                 const OperationTimes& times) {
-  std::map<std::string, CallSeconds> timed;
-  for (const TimedOperation& one : times.operations) timed[one.name] = {one.seconds, one.forward};
   const int64_t samples = std::max<int64_t>(1, times.samples);
-  std::vector<schedule::StageSeconds> all;
-  for (const LayerFacts& layer : model.layers) {
-    const schedule::StageSeconds one = layer_times(layer, samples, timed);
-    const auto count = static_cast<double>(samples);
-    all.push_back({one.forward / count, one.backward_input / count, one.backward_weight / count});
+  std::vector<schedule::StageSeconds> all = times.layers.size() == model.layers.size()
+                                                ? times.layers
+                                                : layers_by_names(model, samples, times);
+  for (schedule::StageSeconds& one : all) one = scaled(one, 1 / static_cast<double>(samples));
+  return all;
+}
+
+std::vector<schedule::StageSeconds> sort_by_layers(const ModelFacts& model,
+                                                   std::span<const Operation> operations,
+                                                   std::span<const TimedOperation> timed) {
+  std::map<std::string_view, double> seconds;
+  for (const TimedOperation& one : timed) seconds[one.name] = one.seconds;
+  std::vector<schedule::StageSeconds> all(model.layers.size(), {0, 0, 0});
+  for (const Operation& one : operations) {
+    const double call = seconds.at(one.name);
+    for (size_t i = 0; i < std::min(all.size(), one.layers.size()); ++i) {
+      const auto& [forward, repeated, backward] = one.layers[i];
+      const bool defers = one.is_product && model.layers[i].for_weights;
+      const double weight = defers ? kWeightOfBackward * backward : 0;
+      all[i] += {forward * call, (repeated + backward - weight) * call, weight * call};
+    }
   }
   return all;
 }

@@ -22,12 +22,19 @@ std::vector<layout::Range> cut_stages(std::span<const double> seconds, int num_s
 /// of its layers can.
 bool splits_backward(const ModelFacts& model, layout::Range layers);
 
-/// Of one sample in each layer: of the operations that were timed, else estimates. backward_weight is of
-/// the layers whose backward can be split.
+/// Of one sample in each layer: of the operations that were timed, whose seconds they add up to; else estimates.
+/// backward_weight is of the layers whose backward can be split. Every prediction of forwards and backwards is a
+/// sum of these.
 std::vector<schedule::StageSeconds> layer_times(const ModelFacts& model,
                                                 const OperationTimes& times);
 /// Forward and backward together.
 std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes& times);
+
+/// What recorded operations take in each layer of the model, by the layers that call them: OperationTimes::layers.
+/// `timed`: all of `operations`, by their names, in any order.
+std::vector<schedule::StageSeconds> sort_by_layers(const ModelFacts& model,
+                                                   std::span<const Operation> operations,
+                                                   std::span<const TimedOperation> timed);
 
 /// Of a micro-batch of so many samples in each of `stages`. A stage that does not split computes all in
 /// backward_input; one that does, all of layer 0 in backward_weight.

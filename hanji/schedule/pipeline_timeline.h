@@ -14,6 +14,7 @@ struct StageSeconds {
   double backward_input = 1;
   double backward_weight = 1;
   double whole() const { return forward + backward_input + backward_weight; }
+  bool operator==(const StageSeconds&) const = default;
 };
 
 struct PipelineTimes {

@@ -39,6 +39,14 @@ int64_t fewest_rows(const plan::Config& config, int64_t fewest) {
   return std::max({fewest, config.mesh.axial, config.train.cuts.tokens});
 }
 
+/// The calls in an embedding, three blocks and a head, of which the middle one is repeated so many times more.
+std::vector<plan::LayerCalls> with_blocks(std::vector<plan::LayerCalls> layers, int64_t more) {
+  constexpr int64_t kMiddle = 2;
+  const plan::LayerCalls middle = layers.at(kMiddle);
+  layers.insert(layers.begin() + kMiddle, static_cast<size_t>(more), middle);
+  return layers;
+}
+
 std::vector<plan::Operation> of_blocks(plan::Plan plan, int64_t blocks, const RecordPairs& record) {
   plan.config.model.layers = blocks;
   std::vector<plan::Operation> operations;
@@ -91,10 +99,12 @@ std::vector<plan::Operation> pair_operations(const plan::Plan& plan, const Recor
   std::vector<plan::Operation> all = of_blocks(plan, few, record);
   if (blocks == few) return all;
   const std::vector<plan::Operation> one_more = of_blocks(plan, few + 1, record);
-  std::map<std::string_view, double> calls;
-  for (const plan::Operation& one : one_more) calls[one.name] = one.count;
+  std::map<std::string_view, const plan::Operation*> more;
+  for (const plan::Operation& one : one_more) more[one.name] = &one;
   for (plan::Operation& one : all) {
-    one.count += static_cast<double>(blocks - few) * (calls.at(one.name) - one.count);
+    one.layers = with_blocks(more.at(one.name)->layers, blocks - few - 1);
+    one.count = 0;
+    for (const plan::LayerCalls& layer : one.layers) one.count += layer.all();
   }
   return all;
 }

@@ -111,21 +111,49 @@ void copy_gradient_of(const at::Tensor& parameter) {
   });
 }
 
+/// Where a forward and backward of a model is.
+struct Place {
+  int64_t layer = 0;
+  bool is_backward = false;
+
+  /// Follows the forward. The gradient of what a layer passes on is computed when all layers behind it are done,
+  /// as a backward takes operations in reverse.
+  layers::LayerScope scope() {
+    return [this](int64_t index, layers::Flow flow, const layers::RunLayer& run) {
+      layer = index;
+      layers::Flow next = run(std::move(flow));
+      for (const at::Tensor& one : next) {
+        if (!one.requires_grad()) continue;
+        one.register_hook([this, index](const at::Tensor&) { layer = std::min(layer, index); });
+      }
+      return next;
+    };
+  }
+};
+
 class Recorder : public lens::Observer {
  public:
+  Recorder(const Place& place, int64_t num_layers)
+      : place_(place), num_layers_(static_cast<size_t>(num_layers)) {}
+
   void before(const lens::Operation& operation) override {
     const std::string name = name_of(operation);
     const auto [place, is_new] = known_.try_emplace(name, list_.size());
     if (is_new) {
       const auto bytes = static_cast<double>(lens::moved_bytes(operation));
+      const double flops = lens::flops(operation);
       list_.push_back({.name = name,
                        .count = 0,
-                       .estimate = plan::estimated_seconds(lens::flops(operation), 2 * bytes),
-                       .index = list_.size()});
+                       .estimate = plan::estimated_seconds(flops, 2 * bytes),
+                       .index = list_.size(),
+                       .layers = std::vector<plan::LayerCalls>(num_layers_),
+                       .is_product = flops > 0});
       calls_.push_back(call_of(operation));
       bytes_.push_back(static_cast<int64_t>(2 * bytes));
     }
-    ++list_[place->second].count;
+    plan::Operation& one = list_[place->second];
+    ++one.count;
+    ++calls_here(one.layers[static_cast<size_t>(place_.layer)]);
   }
 
   std::vector<RecordedOperation> take() {
@@ -157,6 +185,14 @@ class Recorder : public lens::Observer {
             std::move(arguments), with_gradients};
   }
 
+  /// A backward without gradients of its own runs operations with them where it computes a layer again.
+  double& calls_here(plan::LayerCalls& layer) const {
+    if (!place_.is_backward) return layer.forward;
+    return at::GradMode::is_enabled() ? layer.repeated : layer.backward;
+  }
+
+  const Place& place_;
+  const size_t num_layers_;
   std::unordered_map<std::string, size_t> known_;
   std::vector<plan::Operation> list_;
   std::vector<RecordedCall> calls_;
@@ -167,12 +203,17 @@ class Recorder : public lens::Observer {
 
 std::vector<RecordedOperation> record_operations(layers::Model& model, const layers::Batch& batch,
                                                  const std::vector<layers::LayerScope>& scopes) {
-  Recorder recorder;
+  Place place;
+  Recorder recorder(place, model.num_layers());
+  std::vector<layers::LayerScope> followed = scopes;
+  followed.insert(followed.begin(), place.scope());
   const auto parameters = parallel::learning_parameters(model);
   for (const auto& one : parameters) copy_gradient_of(one.tensor);
   {
     const lens::Scope seen(recorder);
-    model.loss_sum(batch, scopes).sum.backward();
+    const at::Tensor loss = model.loss_sum(batch, followed).sum;
+    place.is_backward = true;
+    loss.backward();
   }
   for (const auto& one : parameters) parallel::remove_gradient_hook(one.tensor);
   return recorder.take();

@@ -21,7 +21,8 @@ struct RecordedOperation {
 /// Runs one forward and backward of `batch` and records what it calls, the copies of gradients
 /// included. Nothing is timed.
 ///
-/// Result  in the order of their first calls; their calls hold copies of the arguments of that call.
+/// Result  in the order of their first calls, each with the layers of the model that call it; their calls hold
+///         copies of the arguments of that call.
 /// Errors  throws what the model throws.
 std::vector<RecordedOperation> record_operations(layers::Model& model, const layers::Batch& batch,
                                                  const std::vector<layers::LayerScope>& scopes);

@@ -17,6 +17,7 @@
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/stage_times.h"
 #include "hanji/report/statistics.h"
 #include "hanji/train/busy_ranks.h"
 #include "hanji/train/make_model.h"
@@ -125,14 +126,29 @@ std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
   return seconds;
 }
 
+std::vector<plan::Operation> operations_of(const std::vector<RecordedOperation>& all) {
+  std::vector<plan::Operation> operations;
+  for (const RecordedOperation& one : all) operations.push_back(one.operation);
+  return operations;
+}
+
+/// Operations with their seconds, and these by the layers that call them.
+struct TimedLayers {
+  std::vector<plan::TimedOperation> operations;
+  std::vector<schedule::StageSeconds> layers = {};
+};
+
+TimedLayers in_layers(const TimingJob& job, const std::vector<plan::Operation>& recorded,
+                      std::vector<plan::TimedOperation> timed) {
+  auto layers = plan::sort_by_layers(job.plan.model, recorded, timed);
+  return {std::move(timed), std::move(layers)};
+}
+
 std::vector<plan::TimedOperation> timed_operations(const TimingJob& job,
                                                    const std::vector<RecordedOperation>& all) {
-  std::vector<plan::Operation> operations;
+  const std::vector<plan::Operation> operations = operations_of(all);
   double pass = 0;
-  for (const RecordedOperation& one : all) {
-    operations.push_back(one.operation);
-    pass += one.operation.count * one.operation.estimate;
-  }
+  for (const plan::Operation& one : operations) pass += one.count * one.estimate;
   const double budget = std::clamp(kPasses * pass, kMinOperations, kMaxOperations);
   return plan::time_operations(operations, budget,
                                [&](const std::vector<plan::Operation>& chosen, double seconds) {
@@ -277,18 +293,18 @@ std::vector<plan::SamplePart> sample_parts(const TimingJob& job, double sample_s
 }
 
 /// Of all blocks, by those of the part that are timed: the same ones, or of fewer residues.
-std::vector<plan::TimedOperation> timed_pairs(const TimingJob& job, const PartOfPairs& part) {
+TimedLayers timed_pairs(const TimingJob& job, const PartOfPairs& part) {
   const TimingJob small{part.plan, part.workload, job.busy_ranks};
   const std::vector<RecordedOperation> seen = seen_operations(small, part.samples);
-  std::vector<plan::Operation> operations;
-  for (const RecordedOperation& one : seen) operations.push_back(one.operation);
+  const std::vector<plan::Operation> operations = operations_of(seen);
   const std::vector<plan::TimedOperation> timed = timed_operations(small, seen);
   const bool is_smaller = part.plan.config.data.residues < job.plan.config.data.residues;
   const RecordPairs record = [&](const plan::Plan& of_blocks) {
     return is_smaller ? record_without_memory(of_blocks, part.samples)
                       : seen_operations({of_blocks, job.workload, job.busy_ranks}, part.samples);
   };
-  return plan::scale_times(pair_operations(job.plan, record), operations, timed);
+  const std::vector<plan::Operation> all = pair_operations(job.plan, record);
+  return in_layers(job, all, plan::scale_times(all, operations, timed));
 }
 
 /// How many times longer than one of the part a sample of the job takes to make, by the growth from half of the part's
@@ -311,9 +327,11 @@ plan::OperationTimes time_pairs(const TimingJob& job) {
   const int64_t residues = part.plan.config.data.residues;
   const TimingJob small{part.plan, part.workload, job.busy_ranks};
   const double growth = growth_of_samples(job, part);
+  auto [operations, layers] = timed_pairs(job, part);
   return {.samples = part.samples,
           .residues = residues == job.plan.config.data.residues ? 0 : residues,
-          .operations = timed_pairs(job, part),
+          .operations = std::move(operations),
+          .layers = std::move(layers),
           .update_seconds = update_seconds(job),
           .sample_seconds = growth * sample_seconds(small),
           .sample_deviation = growth * sample_deviation(small)};
@@ -346,9 +364,12 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const std::vector<RecordedOperation> all =
       names_its_own ? own_operations(job, samples) : seen_operations(job, samples);
+  TimedLayers timed{.operations = timed_operations(job, all)};
+  if (!names_its_own) timed = in_layers(job, operations_of(all), std::move(timed.operations));
   const double of_sample = sample_seconds(job);
   return {.samples = samples,
-          .operations = timed_operations(job, all),
+          .operations = std::move(timed.operations),
+          .layers = std::move(timed.layers),
           .update_seconds = update_seconds(job),
           .sample_seconds = of_sample,
           .sample_deviation = sample_deviation(job),

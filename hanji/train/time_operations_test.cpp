@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "hanji/plan/load_config.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/plan/stage_times.h"
 #include "hanji/train/busy_ranks.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/operation_call.h"
@@ -32,6 +34,11 @@ plan::Plan timed_plan(const plan::Config& config, const Workload& workload) {
   inputs.kernels.attention = plan::Attention::kMath;
   const bool is_counted = config.model.preset == "resnet-tiny" || config.mesh.cp > 1;
   if (is_counted) inputs.model = count_facts(config, workload);
+  if (plan::data_kind(config) == plan::DataKind::kPairs) {
+    plan::Config sized = config;
+    sized.model = plan::resolved(config.model);
+    inputs.model = count_pair_facts(std::move(sized), workload.dataset.num_ids);
+  }
   inputs.cut_axes = layout::kAxisNames;
   return plan::make_plan(inputs).or_throw();
 }
@@ -110,6 +117,67 @@ TEST(TimeOperations, OfAModelOfLibtorchAreThoseOfOneForwardAndBackward) {
   EXPECT_THAT(times.operations, named("aten::copy_ [16,16,3,3] [16,16,3,3]"))
       << "a gradient, into the buffer of all";
   for (const plan::TimedOperation& one : times.operations) EXPECT_GT(one.seconds, 0) << one.name;
+}
+
+/// The smallest of each family.
+plan::Config tiny_job(const std::string& preset) {
+  plan::Config config = small_job(preset);
+  if (plan::data_kind(config) == plan::DataKind::kPairs) {
+    config.model.layers = 4;
+    config.model.width = 8;
+    config.model.heads = 1;
+    config.data.residues = 8;
+    if (has_sequences(config.data.pairs)) config.data.sequences = 4;
+  }
+  return config;
+}
+
+/// Whether equal layers, the blocks of a model, take about as long.
+void expect_alike(const std::vector<double>& layers, const std::string& preset) {
+  const auto [least, most] = std::minmax_element(layers.begin() + 1, layers.end() - 2);
+  EXPECT_LT(*most, 1.5 * *least) << preset;
+}
+
+// A stage is a range of layers, and a step without stages is all of them: one sum.
+TEST(TimeOperations, OfStagesAddUpToThoseOfTheWholeModel) {
+  for (const char* preset : {"nano", "resnet-tiny", "evoformer-tiny", "pairformer", "pairmixer"}) {
+    const plan::Config config = tiny_job(preset);
+    const Workload workload{open_dataset(config).or_throw()};
+    const plan::Plan plan = timed_plan(config, workload);
+    const plan::OperationTimes times = time_operations({plan, workload, 1});
+    const double whole = times.seconds_of(1);
+    const std::vector<double> layers = plan::layer_seconds(plan.model, times);
+    for (const int stages : {1, 2, 4}) {
+      double sum = 0;
+      const auto all = plan::stage_times(plan.model, times, stages, 1).or_throw();
+      for (const schedule::StageSeconds& one : all) {
+        EXPECT_GT(one.forward, 0) << preset;
+        EXPECT_GT(one.backward_input + one.backward_weight, 0) << preset;
+        sum += one.whole();
+      }
+      EXPECT_NEAR(sum / whole, 1, 1e-9) << preset << " in " << stages << " stages";
+    }
+    EXPECT_EQ(layers.size(), plan.model.layers.size());
+    const bool are_pairs = plan::data_kind(config) == plan::DataKind::kPairs;
+    if (are_pairs) expect_alike(layers, preset);
+  }
+}
+
+TEST(TimeOperations, OfAModelOfLibtorchKnowWhichLayersCallThem) {
+  plan::Config config = small_job("resnet-tiny");
+  config.compute.recompute = true;
+  const Workload workload{open_dataset(config).or_throw()};
+  const plan::Plan plan = timed_plan(config, workload);
+  const plan::OperationTimes times = time_operations({plan, workload, 1});
+  ASSERT_EQ(times.layers.size(), plan.model.layers.size());
+  double forward = 0, backward = 0;
+  for (const schedule::StageSeconds& one : times.layers) {
+    EXPECT_GT(one.forward, 0);
+    EXPECT_GT(one.backward_input, 0);
+    forward += one.forward;
+    backward += one.backward_input + one.backward_weight;
+  }
+  EXPECT_GT(backward, forward) << "which runs there again";
 }
 
 TEST(TimeOperations, OfPairsThatAreTooManyAreScaledFromThoseOfFewerResidues) {
