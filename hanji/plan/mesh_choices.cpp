@@ -19,7 +19,8 @@ namespace {
 
 using internal::coordinates_of;
 
-constexpr std::array<std::string_view, 1> kContextAxis = {"cp"};
+/// By which a GPT's layers are cut.
+constexpr std::array<std::string_view, 2> kGptAxes = {"tp", "cp"};
 
 /// Ways to share samples and states among the data coordinates of `whole`, which are its dp.
 std::vector<std::pair<MeshConfig, Sharding>> data_ways(const CapacityQuery& query,
@@ -270,7 +271,7 @@ Result<MeshTable> choose_meshes(const CapacityQuery& asked, const std::optional<
     HANJI_RETURN_IF_ERROR(add_only(query, *only, search));
     return std::move(search).finish();
   }
-  for (const MeshConfig& mesh : all_meshes(query.ranks.ranks, kContextAxis)) {
+  for (const MeshConfig& mesh : all_meshes(query.ranks.ranks, kGptAxes)) {
     const std::vector<MeshRefusal> refused = mesh_refusals(query, mesh);
     if (refused.empty()) {
       search.add(data_ways(query, mesh));
@@ -282,15 +283,21 @@ Result<MeshTable> choose_meshes(const CapacityQuery& asked, const std::optional<
 }
 
 std::vector<MeshConfig> all_meshes(int64_t ranks, std::span<const std::string_view> axes) {
-  std::vector<MeshConfig> meshes;
-  const int64_t most = std::ranges::find(axes, "cp") == axes.end() ? 1 : ranks;
-  for (int64_t cp = 1; cp <= most; ++cp) {
-    for (int64_t pp = 1; pp <= ranks / cp; ++pp) {
-      for (int64_t tp = 1; tp <= ranks / cp / pp; ++tp) {
-        if (ranks % (cp * pp * tp) != 0) continue;
-        meshes.push_back({.pp = pp, .dp = ranks / cp / pp / tp, .fsdp = 1, .cp = cp, .tp = tp});
+  std::vector<MeshConfig> meshes = {{.dp = ranks, .fsdp = 1}};
+  // Of the axes that take ranks from dp, the last one's degree changes first.
+  for (const std::string_view axis : {"axial", "cp", "pp", "tp"}) {
+    const bool is_cut = axis == "pp" || std::ranges::find(axes, axis) != axes.end();
+    const AxisKey& key = *std::ranges::find(kAxisKeys, axis, &AxisKey::axis);
+    std::vector<MeshConfig> cut;
+    for (const MeshConfig& mesh : meshes) {
+      for (int64_t degree = 1; degree <= (is_cut ? mesh.dp : 1); ++degree) {
+        if (mesh.dp % degree != 0) continue;
+        cut.push_back(mesh);
+        cut.back().dp = mesh.dp / degree;
+        cut.back().*key.degree = degree;
       }
     }
+    meshes = std::move(cut);
   }
   return meshes;
 }
@@ -307,6 +314,7 @@ MeshChoice choice_of(const Plan& plan) {
   if (choice.mesh.pp > 1) choice.bubble = pipeline_timeline(plan, 0).bubble();
   const Prediction& p = plan.predicted;
   choice.seconds = p.step_seconds;
+  choice.load = plan.load;
   const auto mean = [&](int64_t bytes) { return static_cast<double>(bytes) / plan.ranks; };
   choice.stage_bytes = mean(p.stage_bytes_per_step);
   choice.layer_bytes = mean(p.layer_bytes_per_step);

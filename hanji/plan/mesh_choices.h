@@ -28,7 +28,8 @@ struct MeshChoice {
   double seconds = 0;      ///< Of a step.
   double stage_bytes = 0;  ///< Sent in a step by a rank: flows and their gradients,
   double data_bytes = 0;   ///< gradients, and parameters that are cut, over dp and fsdp,
-  double layer_bytes = 0;  ///< and within layers, over cp and tp.
+  double layer_bytes = 0;  ///< and within layers, over cp, tp and axial.
+  double load = 0;         ///< Of what it was timed under here, as Plan::load.
 };
 
 /// The meshes of a model, and what keeps others out.
@@ -38,7 +39,8 @@ struct MeshTable {
   std::optional<MeshChoice> smallest;  ///< Of those that do not fit, the one that needs least.
   int num_too_large = 0;               ///< Meshes of which no variant fits.
   std::map<std::string, int>
-      refused;  ///< Why meshes cannot cut the model or the batch, and how many.
+      refused;            ///< Why meshes cannot cut the model or the batch, and how many.
+  std::string not_tried;  ///< Axes that no mesh has, and why; empty: all were tried.
 };
 
 /// The degrees of `mesh` above 1, as --mesh takes them: "pp=2,tp=4".
@@ -49,9 +51,9 @@ std::string flags_of(const MeshChoice& choice);
 /// Of them the keys with their values: "parallel.data=zero1".
 std::vector<std::string> assignments_of(const MeshChoice& choice);
 
-/// Every pp x coordinates x tp of so many ranks, dp being the coordinates; then those with cp too, if `axes` of
-/// the model has it.
-std::vector<MeshConfig> all_meshes(int64_t ranks, std::span<const std::string_view> axes = {});
+/// Every pp x coordinates of so many ranks, dp being the coordinates, and with each of tp, cp and axial that is among
+/// `axes`, by which the model's layers are cut.
+std::vector<MeshConfig> all_meshes(int64_t ranks, std::span<const std::string_view> axes);
 
 /// The mesh of a plan, as it is predicted. Bytes are those of the mean rank.
 MeshChoice choice_of(const Plan& plan);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 
 #include "hanji/layout/context.h"
@@ -62,6 +63,35 @@ double predicted(const PublishedStep& step) {
   query.micro_batch = step.micro_batch;
   query.recompute = true;
   return only(query, {.pp = step.pp, .dp = step.ranks / step.pp / step.tp, .tp = step.tp}).seconds;
+}
+
+TEST(MeshTables, MarkTheRowsThatABusyMachineTimed) {
+  MeshTable table;
+  table.fitting = {{.mesh = {.dp = 2, .fsdp = 1}, .seconds = 1, .load = 0.02},
+                   {.mesh = {.pp = 2, .dp = 1, .fsdp = 1}, .seconds = 1.9, .load = 0.43}};
+  const std::string text = describe(table);
+  EXPECT_THAT(text, HasSubstr("         1   --mesh dp=2\n"));
+  EXPECT_THAT(text, HasSubstr("       1.9*  --mesh pp=2\n"));
+  EXPECT_THAT(text, HasSubstr("other processes used up to 43 % of the CPUs"));
+  EXPECT_THAT(to_json(table), HasSubstr("\"load\": 0.43"));
+  table.fitting.pop_back();
+  EXPECT_THAT(describe(table), testing::Not(HasSubstr("*")));
+}
+
+TEST(AllMeshes, HaveTheAxesThatCutTheModelAndNoOthers) {
+  const auto names = [](std::span<const std::string_view> axes) {
+    std::vector<std::string> found;
+    for (const MeshConfig& one : all_meshes(4, axes)) found.push_back(to_string(one));
+    return found;
+  };
+  constexpr std::array<std::string_view, 1> kAxial = {"axial"};
+  constexpr std::array<std::string_view, 2> kGpt = {"tp", "cp"};
+  EXPECT_THAT(names({}), testing::ElementsAre("dp=4", "pp=2,dp=2", "pp=4"));
+  EXPECT_THAT(names(kAxial),
+              testing::UnorderedElementsAre("dp=4", "pp=2,dp=2", "pp=4", "dp=2,axial=2",
+                                            "pp=2,axial=2", "axial=4"));
+  EXPECT_THAT(names(kGpt), testing::AllOf(testing::Contains("dp=2,cp=2"),
+                                          testing::Contains("cp=2,tp=2"), testing::SizeIs(10)));
 }
 
 // One share of the products' rate serves all rows; Calculon's error on them is 10.3 % and at most 17.8 %.

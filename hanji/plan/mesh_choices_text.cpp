@@ -4,6 +4,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/plan/mesh_choices.h"
+#include "hanji/topology/cpu_load.h"
 
 namespace hanji::plan {
 namespace {
@@ -24,10 +25,24 @@ std::string bytes_of_rank(const MeshChoice& one) {
   return amount(static_cast<double>(total_bytes(one.rank)));
 }
 
+/// Whether other programs took more of the machine than a measurement stands.
+bool was_disturbed(const MeshChoice& one) { return one.load > topology::kMaxLoad; }
+
 std::string row(const MeshChoice& one) {
-  return fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6.1f}{:>10.4g}  {}\n", bytes_of_rank(one),
+  return fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6.1f}{:>10.4g}{}  {}\n", bytes_of_rank(one),
                      amount(one.stage_bytes), amount(one.data_bytes), amount(one.layer_bytes),
-                     100 * one.bubble, one.seconds, flags_of(one));
+                     100 * one.bubble, one.seconds, was_disturbed(one) ? "*" : " ", flags_of(one));
+}
+
+/// What the marks of rows mean; empty without one.
+std::string marks_words(const MeshTable& table) {
+  const auto busiest = std::ranges::max_element(table.fitting, {}, &MeshChoice::load);
+  if (busiest == table.fitting.end() || !was_disturbed(*busiest)) return "";
+  return fmt::format(
+      "*          timed while other processes used up to {:.0f} % of the CPUs: such rows may\n"
+      "           be too slow beside others; the next --meshes on a quieter machine times\n"
+      "           them again\n",
+      100 * busiest->load);
 }
 
 std::string missing_words(const MeshTable& table) {
@@ -35,6 +50,7 @@ std::string missing_words(const MeshTable& table) {
   for (const auto& [why, count] : table.refused) {
     text += fmt::format("refused    {}: {}\n", count, why);
   }
+  if (!table.not_tried.empty()) text += fmt::format("not tried  {}\n", table.not_tried);
   if (const auto& least = table.smallest) {
     text += fmt::format("too large  {}; the least needs {} a rank: {}\n", table.num_too_large,
                         bytes_of_rank(*least), flags_of(*least));
@@ -58,7 +74,8 @@ base::Json value_of(const MeshChoice& one) {
           {"data_bytes", one.data_bytes},
           {"layer_bytes", one.layer_bytes},
           {"bubble", one.bubble},
-          {"seconds", one.seconds}};
+          {"seconds", one.seconds},
+          {"load", one.load}};
 }
 
 }  // namespace
@@ -97,11 +114,11 @@ std::string describe(const MeshTable& table) {
   text +=
       "           bytes of a rank, and those that it sends in a step over each axis\n"
       "           (k, M, G, T: 10^3, 10^6, 10^9, 10^12)\n\n";
-  text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}  {}\n", "rank", "pp", "data", "layers",
+  text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}   {}\n", "rank", "pp", "data", "layers",
                       "bub %", "seconds", "best first");
   for (const MeshChoice& one : table.fitting) text += row(one);
   if (table.fitting.empty()) text += "none fits\n";
-  const std::string missing = missing_words(table);
+  const std::string missing = marks_words(table) + missing_words(table);
   return missing.empty() ? text : text + "\n" + missing;
 }
 
@@ -112,6 +129,7 @@ std::string to_json(const MeshTable& table) {
                      {"too_large", table.num_too_large}};
   for (const MeshChoice& one : table.fitting) json["fitting"].push_back(value_of(one));
   for (const auto& [why, count] : table.refused) json["refused"][why] = count;
+  if (!table.not_tried.empty()) json["not_tried"] = table.not_tried;
   if (table.smallest) json["smallest_too_large"] = value_of(*table.smallest);
   return json.dump(2) + "\n";
 }

@@ -1,8 +1,11 @@
 #include "hanji/train/plan_meshes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "hanji/base/limits.h"
 #include "hanji/plan/model_family.h"
@@ -47,7 +50,7 @@ void add_ways(const plan::LoadedConfig& job, plan::MeshConfig mesh, Sharding dat
   if (!cuts_states(data)) return ways.push_back({.mesh = mesh, .data = data});
   const int64_t coordinates = mesh.dp;
   const bool has_terms = job.config.train.bits != plan::Bits::kStable;
-  const int64_t ranks = coordinates * (has_terms ? mesh.cp : 1);
+  const int64_t ranks = coordinates * (has_terms ? mesh.cp * mesh.axial : 1);
   const bool is_asked = job.origins.contains("parallel.data");
   for (mesh.fsdp = 1; mesh.fsdp <= coordinates; ++mesh.fsdp) {
     const bool divides =
@@ -113,6 +116,26 @@ Result<plan::LoadedConfig> checked(plan::LoadedConfig loaded) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+/// The meshes that one reason keeps out, the first of them by name: "--mesh tp=2, --mesh tp=4, ...: why".
+std::string with_flags(const std::vector<std::string>& flags, const std::string& why) {
+  constexpr size_t kMaxNamed = 2;
+  const auto named = std::span(flags).first(std::min(flags.size(), kMaxNamed));
+  return fmt::format("{}{}: {}", fmt::join(named, ", "), flags.size() > kMaxNamed ? ", ..." : "",
+                     why);
+}
+
+/// Of the axes that cut models' layers, those that do not cut this one's.
+std::string axes_not_tried(const plan::ModelConfig& model) {
+  const auto cut = plan::family_of(model).cut_axes;
+  std::vector<std::string_view> axes;
+  for (const std::string_view axis : {"cp", "tp", "axial"}) {
+    if (std::ranges::find(cut, axis) == cut.end()) axes.push_back(axis);
+  }
+  if (axes.empty()) return "";
+  return fmt::format("{}: model.preset = {} is not cut by {}", fmt::join(axes, ", "), model.preset,
+                     axes.size() == 1 ? "it" : "them");
+}
+
 }  // namespace
 
 Result<plan::MeshTable> plan_meshes(
@@ -125,6 +148,7 @@ Result<plan::MeshTable> plan_meshes(
       "batch      {} samples a step; predicted from operations and calls timed here\n",
       job.config.model.preset, job.config.run.ranks, job.config.train.global_batch);
   const std::vector<MeshChoice> ways = all_ways(job);
+  std::map<std::string, std::vector<std::string>> refused;  // flags by why
   for (const MeshChoice& way : ways) {
     const std::string flags = flags_of(way);
     on_mesh(flags);
@@ -134,9 +158,13 @@ Result<plan::MeshTable> plan_meshes(
     } else if (ways.size() == 1) {
       return choice.status();
     } else {
-      ++table.refused[fmt::format("{}: {}", flags, first_line(choice.status().message()))];
+      refused[first_line(choice.status().message())].push_back(flags);
     }
   }
+  for (const auto& [why, flags] : refused) {
+    table.refused[with_flags(flags, why)] = static_cast<int>(flags.size());
+  }
+  table.not_tried = axes_not_tried(job.config.model);
   sort_meshes(table.fitting);
   return table;
 }

@@ -98,6 +98,38 @@ TEST(PlanMeshes, HasBothReshardsOfStagesThatGather) {
   EXPECT_THAT(flags, testing::Each(HasSubstr("parallel.data=zero3")));
 }
 
+/// Loads a small Evoformer on 2 ranks.
+plan::LoadedConfig small_pairs(const std::optional<plan::MeshChoice>& choice) {
+  plan::ConfigSources sources;
+  for (const char* set : {"model.preset=evoformer-tiny", "run.ranks=2", "model.width=8",
+                          "data.residues=8", "data.sequences=4", "train.global_batch=4"}) {
+    sources.overrides.push_back({set});
+  }
+  if (!choice) return plan::load_config(sources);
+  sources.mesh = to_string(choice->mesh);
+  for (const std::string& set : assignments_of(*choice)) sources.overrides.push_back({set});
+  return plan::load_config(sources);
+}
+
+TEST(PlanMeshes, OfPairsHaveAxialAndSayOnceWhyNotTheOthers) {
+  std::vector<std::string> flags;
+  const auto table =
+      plan_meshes(small_pairs, [&](const std::string& one) { flags.push_back(one); }).or_throw();
+  EXPECT_THAT(flags, testing::IsSupersetOf({"--mesh dp=2", "--mesh pp=2", "--mesh axial=2",
+                                            "--mesh axial=2 --set parallel.data=zero3"}));
+  EXPECT_THAT(flags,
+              testing::Each(testing::Not(testing::AnyOf(HasSubstr("tp="), HasSubstr("cp=")))));
+  EXPECT_EQ(table.fitting.size(), flags.size()) << describe(table);
+  EXPECT_EQ(table.not_tried, "cp, tp: model.preset = evoformer-tiny is not cut by them");
+  EXPECT_THAT(describe(table), HasSubstr("not tried  " + table.not_tried + "\n"));
+  const auto seconds_of = [&](const std::string& mesh) {
+    const auto found = std::ranges::find(table.fitting, mesh, plan::flags_of);
+    return found == table.fitting.end() ? 0 : found->seconds;
+  };
+  // Two stages of equal blocks: at best as fast as two data coordinates, by operations that were timed.
+  EXPECT_GT(seconds_of("--mesh pp=2"), 0.5 * seconds_of("--mesh dp=2"));
+}
+
 // A sample a step serves no second coordinate, and one coordinate of four ranks.
 TEST(PlanMeshes, LeavesToEachMeshWhatAnotherMends) {
   const auto [table, flags] = planned(Nano({"train.global_batch=1", "model.heads=4"}));
@@ -108,9 +140,13 @@ TEST(PlanMeshes, LeavesToEachMeshWhatAnotherMends) {
   }
   EXPECT_THAT(fitting, testing::IsSupersetOf({"--mesh tp=4", "--mesh pp=2,tp=2", "--mesh pp=4"}));
   const std::string why =
-      "--mesh dp=4: train.global_batch 1 gives 1 grain of 1, but run.ranks is 4 and every rank "
-      "needs one";
-  EXPECT_THAT(table.refused, testing::Contains(testing::Key(HasSubstr(why))));
+      "--mesh dp=4, --mesh fsdp=4 --set parallel.data=zero1, ...: train.global_batch 1 gives 1 "
+      "grain of 1, but run.ranks is 4 and every rank needs one";
+  EXPECT_THAT(table.refused, testing::Contains(testing::Pair(why, 5)));
+  int refused = 0;
+  for (const auto& [reason, count] : table.refused) refused += count;
+  EXPECT_EQ(refused + table.fitting.size(), flags.size());
+  EXPECT_EQ(table.refused.size(), 2u) << "one line for each reason";
 
   const auto fits = [](const Sets& sets, const std::string& mesh) {
     const auto rows = planned(Nano(sets)).table.fitting;
