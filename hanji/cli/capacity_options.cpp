@@ -32,7 +32,7 @@ Result<plan::DeviceSpec> device_of(Verb verb) {
   return verb.was_given("--device") ? plan::find_device(verb.text_of("--device")) : this_host();
 }
 
-/// The preset of that name; of a family's own name its largest, as it was published.
+/// The preset of that name; of a family's own name its largest.
 Result<std::string> preset_called(const std::string& name) {
   const auto known = plan::preset_names();
   if (std::ranges::find(known, name) != known.end()) return name;
@@ -72,7 +72,8 @@ void CapacityOptions::add_to(Verb verb) {
   const Option model = add_model(
       verb,
       "what it needs with every strategy, on --ranks times --device (h100-80, 24GB, "
-      "cpu-64GB; default: this host); --set changes a preset's keys of [model] and [data]");
+      "cpu-64GB; default: this host); a preset with the data that it was published with, --set "
+      "changes its keys of [model] and [data]");
   const auto add = [&](const char* flag, Target value, const char* words, const char* type) {
     return verb.add_option(flag, value, words).type_name(type).group(kGroup).needs(model);
   };
@@ -90,7 +91,7 @@ void CapacityOptions::add_to(Verb verb) {
       "share out its rows",
       "N")
       .range(1, kMaxTokens);
-  add("--msa", &sequences_, "of --residues: sequences of a sample; default: data.sequences", "N")
+  add("--msa", &sequences_, "of --residues: sequences of a sample; default: as published", "N")
       .range(1, kMaxTokens);
   add("--global-batch", &global_batch_,
       "of --meshes: samples of a step; default: a micro-batch a rank", "N")
@@ -122,7 +123,7 @@ Result<std::optional<plan::MeshConfig>> CapacityOptions::only_mesh(Verb verb) co
 Result<plan::Config> CapacityOptions::preset_config(
     std::span<const std::string> assignments) const {
   HANJI_ASSIGN_OR_RETURN(const std::string preset, preset_called(model_));
-  plan::ConfigSources sources;
+  plan::ConfigSources sources{.as_published = true};
   sources.overrides = {{"model.preset=" + preset, "--model"}};
   for (const std::string& one : assignments) {
     sources.overrides.push_back({one});
@@ -154,7 +155,7 @@ Result<plan::NamedModel> CapacityOptions::find_preset(
   const std::string& preset = config.model.preset;
   if (family.facts != nullptr) return plan::find_model(preset, options, config.model);
   HANJI_ASSIGN_OR_RETURN(const plan::CountedModel counted, train::count_preset(config));
-  return plan::named(preset, counted, options.precision);
+  return plan::named(preset, counted, options.precision, plan::describe_sample(config));
 }
 
 Result<plan::PairCapacity> CapacityOptions::pair_capacity(

@@ -46,7 +46,7 @@ class CapacityOptions {
   const std::string& svg() const { return svg_; }
 
  private:
-  /// A preset, with sizes changed by `assignments` and flags.
+  /// A preset as it was published, with sizes and data changed by `assignments` and flags.
   Result<plan::Config> preset_config(std::span<const std::string> assignments) const;
   Result<plan::NamedModel> find_preset(const plan::FactsOptions& options,
                                        std::span<const std::string> assignments) const;

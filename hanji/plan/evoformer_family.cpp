@@ -51,6 +51,21 @@ std::span<const KeyDefault> pairformer_defaults() {
   return defaults;
 }
 
+/// The crops of the first training of AlphaFold 2: supplement of Jumper et al., table 4.
+std::span<const KeyDefault> published_evoformer() {
+  static constexpr auto kPublished = std::span(kEvoformerPresets).last<1>();
+  static const std::array published = {KeyDefault{"data.residues", int64_t{256}, kPublished},
+                                       KeyDefault{"data.sequences", int64_t{128}, kPublished}};
+  return published;
+}
+
+/// Of AlphaFold 3: supplement of Abramson et al., Nature 630:493, 2024, table 6. pairmixer takes the place of its
+/// trunk.
+std::span<const KeyDefault> published_pairformer() {
+  static const std::array published = {KeyDefault{"data.residues", int64_t{384}}};
+  return published;
+}
+
 constexpr std::array<std::string_view, 1> kEvoformerAxes = {"axial"};
 
 /// Rows of pairs, and sequences where there are any.
@@ -99,12 +114,14 @@ std::vector<Contradiction> check_evoformer(const Config& config) {
 }
 
 ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_view> presets,
-                            std::span<const KeyDefault> defaults) {
+                            std::span<const KeyDefault> defaults,
+                            std::span<const KeyDefault> published) {
   return {.name = name,
           .data = DataKind::kPairs,
           .presets = presets,
           .keys = kEvoformerKeys,
           .defaults = defaults,
+          .published = published,
           .precisions = kEvoformerPrecisions,
           .cut_axes = kEvoformerAxes,
           .parts = parts_of_pairs,
@@ -118,11 +135,13 @@ ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_v
 }  // namespace
 
 ModelFamily evoformer_family() {
-  return family_of_pairs("evoformer", kEvoformerPresets, evoformer_defaults());
+  return family_of_pairs("evoformer", kEvoformerPresets, evoformer_defaults(),
+                         published_evoformer());
 }
 
 ModelFamily pairformer_family() {
-  return family_of_pairs("pairformer", kPairformerPresets, pairformer_defaults());
+  return family_of_pairs("pairformer", kPairformerPresets, pairformer_defaults(),
+                         published_pairformer());
 }
 
 }  // namespace hanji::plan

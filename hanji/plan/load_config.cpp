@@ -80,7 +80,7 @@ class Loader {
   void read_toml(std::string_view text, std::string_view file_name);
   void read_override(const Override& one);
   void read_mesh(std::string_view degrees);
-  void set_defaults_of_family();
+  void set_defaults_of_family(bool as_published);
   void find_contradictions_between_good_keys();
   void look_at_data();
   void read_schedule();
@@ -199,11 +199,17 @@ void Loader::read_mesh(std::string_view degrees) {
 }
 
 /// Not of a recorded run, which has all its values.
-void Loader::set_defaults_of_family() {
+void Loader::set_defaults_of_family(bool as_published) {
   if (loaded_.base_source != LoadedConfig().base_source) return;
-  for (const KeyDefault& one : defaults_of(loaded_.config.model)) {
-    // A file of images takes the place of generated ones.
-    if (one.key == "data.images" && !loaded_.config.data.files.empty()) continue;
+  std::vector<KeyDefault> defaults = defaults_of(loaded_.config.model);
+  if (as_published) {
+    const std::vector<KeyDefault> published = published_data(loaded_.config.model);
+    defaults.insert(defaults.end(), published.begin(), published.end());
+  }
+  for (const KeyDefault& one : defaults) {
+    // A file of images takes the place of generated ones, and says how many classes it has.
+    const bool is_of_generated = one.key == "data.images" || one.key == "data.classes";
+    if (is_of_generated && !loaded_.config.data.files.empty()) continue;
     if (!loaded_.origins.contains(one.key)) find_key(one.key)->set(loaded_.config, one.value);
   }
 }
@@ -320,7 +326,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
   }
   for (const Override& one : sources.overrides) loader.read_override(one);
   if (sources.mesh) loader.read_mesh(*sources.mesh);
-  loader.set_defaults_of_family();
+  loader.set_defaults_of_family(sources.as_published);
   loader.read_schedule();
   loader.find_contradictions_between_good_keys();
   loader.look_at_data();
@@ -337,7 +343,7 @@ LoadedConfig parse_config(std::string_view toml, std::string_view file_name,
     loader.read_toml(toml, file_name);
   }
   for (const Override& one : overrides) loader.read_override(one);
-  loader.set_defaults_of_family();
+  loader.set_defaults_of_family(false);
   loader.find_contradictions_between_good_keys();
   return loader.take();
 }

@@ -51,6 +51,8 @@ struct ConfigSources {
   std::optional<std::string> mesh =
       {};            ///< "dp=2,tp=2": overrides the file; no other override may.
   Config base = {};  ///< Values of keys that are not set.
+  /// Whether keys that are not set describe the data that the preset was published with, not that of training.
+  bool as_published = false;
   std::string base_source = "default";
 };
 

@@ -198,6 +198,32 @@ TEST(ModelFamilies, ADefaultOfSomePresetsIsNotThatOfTheOthers) {
   EXPECT_EQ(warmup("pairmixer"), kAuto);
 }
 
+DataConfig data_of(const std::string& preset, bool as_published, std::vector<Override> set = {}) {
+  set.insert(set.begin(), {"model.preset=" + preset});
+  const LoadedConfig loaded = load_config({.overrides = set, .as_published = as_published});
+  EXPECT_TRUE(loaded.mistakes.empty()) << to_status(loaded.mistakes).message();
+  return loaded.config.data;
+}
+
+TEST(ModelFamilies, PublishedDataIsThatOfANamedModelAndNotOfAJob) {
+  for (const char* preset : {"resnet18", "resnet50"}) {
+    const DataConfig published = data_of(preset, true), job = data_of(preset, false);
+    EXPECT_EQ(std::pair(published.image_size, published.classes), std::pair(224L, 1000L)) << preset;
+    EXPECT_EQ(std::pair(job.image_size, job.classes), std::pair(32L, 10L)) << preset;
+    EXPECT_EQ(data_of(preset, true, {{"data.image_size=64"}}).image_size, 64);
+  }
+  EXPECT_EQ(data_of("evoformer-af2", true).residues, 256);
+  EXPECT_EQ(data_of("evoformer-af2", true).sequences, 128);
+  for (const char* preset : {"pairformer", "pairmixer"}) {
+    EXPECT_EQ(data_of(preset, true).residues, 384) << preset;
+  }
+  for (const char* preset : {"nano", "gpt2", "resnet-tiny", "evoformer-tiny", "evoformer-demo"}) {
+    const DataConfig published = data_of(preset, true), job = data_of(preset, false);
+    EXPECT_EQ(published.image_size, job.image_size) << preset;
+    EXPECT_EQ(published.residues, job.residues) << preset;
+  }
+}
+
 TEST(ModelFamilies, EveryPresetBelongsToOneAndResolvesToNothingOpen) {
   for (const ModelFamily& family : model_families()) {
     for (const std::string_view preset : family.presets) {

@@ -48,14 +48,27 @@ std::string rate_name(const ModelConfig& model) {
   return std::string(targets_of(family_of(model).data)) + "_per_second";
 }
 
-std::vector<KeyDefault> defaults_of(const ModelConfig& model) {
-  std::vector<KeyDefault> defaults;
-  for (const KeyDefault& one : family_of(model).defaults) {
+namespace {
+
+/// Those that are the preset's.
+std::vector<KeyDefault> of_preset(std::span<const KeyDefault> all, std::string_view preset) {
+  std::vector<KeyDefault> its;
+  for (const KeyDefault& one : all) {
     const bool is_its =
-        one.presets.empty() || std::ranges::find(one.presets, model.preset) != one.presets.end();
-    if (is_its) defaults.push_back(one);
+        one.presets.empty() || std::ranges::find(one.presets, preset) != one.presets.end();
+    if (is_its) its.push_back(one);
   }
-  return defaults;
+  return its;
+}
+
+}  // namespace
+
+std::vector<KeyDefault> defaults_of(const ModelConfig& model) {
+  return of_preset(family_of(model).defaults, model.preset);
+}
+
+std::vector<KeyDefault> published_data(const ModelConfig& model) {
+  return of_preset(family_of(model).published, model.preset);
 }
 
 ModelConfig resolved(ModelConfig model) {

@@ -58,8 +58,10 @@ struct ModelFamily {
   std::span<const std::string_view> presets;
   std::span<const std::string_view> keys = {};  ///< Of [model], besides the preset.
   std::span<const KeyDefault> defaults = {};    ///< Of other keys.
-  int64_t smallest_grain = 1;                   ///< Samples that a forward in training needs.
-  std::span<const Precision> precisions;        ///< That its layers compute in.
+  /// The data that presets were published with, where training begins with other: of a model that is named, not of a job.
+  std::span<const KeyDefault> published = {};
+  int64_t smallest_grain = 1;             ///< Samples that a forward in training needs.
+  std::span<const Precision> precisions;  ///< That its layers compute in.
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
   /// What the ranks of one of cut_axes share out, and where `facts` says the layers, those of "pp"; null without
@@ -104,6 +106,9 @@ ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts);
 
 /// Those of the family's defaults that are the preset's.
 std::vector<KeyDefault> defaults_of(const ModelConfig& model);
+
+/// The data that the preset was published with; empty for those that were not, and where training begins with it.
+std::vector<KeyDefault> published_data(const ModelConfig& model);
 
 /// The model's sizes, those of its preset if they are not set.
 ModelConfig resolved(ModelConfig model);

@@ -8,6 +8,7 @@
 
 #include "hanji/plan/internal/facts_json.h"
 #include "hanji/plan/internal/families.h"
+#include "hanji/plan/model_family.h"
 
 namespace hanji::plan {
 namespace {
@@ -137,10 +138,24 @@ Result<NamedModel> find_model(std::string_view name, const FactsOptions& options
                     .gpt = spec};
 }
 
-NamedModel named(std::string_view name, const CountedModel& counted, Precision precision) {
+std::string describe_sample(const Config& config) {
+  const DataConfig& data = config.data;
+  if (data_kind(config) == DataKind::kPairs) {
+    return has_sequences(data.pairs)
+               ? fmt::format("{} residues by {} sequences", data.residues, data.sequences)
+               : fmt::format("pairs of {} residues", data.residues);
+  }
+  const std::string classes =
+      data.files.empty() ? fmt::format(" in {} classes", data.classes) : std::string();
+  return fmt::format("images of {0} x {0} pixels{1}", data.image_size, classes);
+}
+
+NamedModel named(std::string_view name, const CountedModel& counted, Precision precision,
+                 std::string_view sample) {
   const int64_t to = width_of(precision), from = width_of(counted.precision);
-  std::string words = fmt::format("{} layers,\n           counted in {}",
-                                  counted.facts.layers.size(), name_of(counted.precision));
+  std::string words =
+      fmt::format("{} layers,\n           {}{}counted in {}", counted.facts.layers.size(), sample,
+                  sample.empty() ? "" : ",\n           ", name_of(counted.precision));
   if (to != from)
     words += fmt::format(", bytes of activations x {}/{} for {}", to, from, name_of(precision));
   return {.name = std::string(name),

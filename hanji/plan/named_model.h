@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hanji/base/status.h"
+#include "hanji/plan/config.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/model_spec.h"
@@ -39,8 +40,13 @@ struct CountedModel {
   ModelFacts recomputed = {};
 };
 
-/// Returns the model in `precision`: bytes of activations are scaled by the ratio of the widths.
-NamedModel named(std::string_view name, const CountedModel& counted, Precision precision);
+/// Returns the model in `precision`: bytes of activations are scaled by the ratio of the widths. `sample`: of what it
+/// was counted, in words; empty: unknown.
+NamedModel named(std::string_view name, const CountedModel& counted, Precision precision,
+                 std::string_view sample = {});
+
+/// The sample of a preset that is counted: "images of 224 x 224 pixels in 1000 classes", "256 residues by 128 sequences".
+std::string describe_sample(const Config& config);
 
 /// The file of hanji::describe(); strict, errors are kCorrupt and name every member that is wrong.
 std::string to_json(const CountedModel& model);

@@ -25,6 +25,14 @@ std::span<const KeyDefault> resnet_defaults() {
   return defaults;
 }
 
+/// ImageNet's, in the crops of the paper.
+std::span<const KeyDefault> published_resnets() {
+  static constexpr auto kPublished = std::span(kResNetPresets).last<2>();
+  static const std::array published = {KeyDefault{"data.image_size", int64_t{224}, kPublished},
+                                       KeyDefault{"data.classes", int64_t{1000}, kPublished}};
+  return published;
+}
+
 void resolve_resnet(ModelConfig& model) {
   if (model.width == kAuto) model.width = model.preset == kTiny ? 16 : 64;
 }
@@ -41,6 +49,7 @@ ModelFamily resnet_family() {
           .presets = kResNetPresets,
           .keys = kResNetKeys,
           .defaults = resnet_defaults(),
+          .published = published_resnets(),
           .smallest_grain = kSmallestGrain,
           .precisions = kResNetPrecisions,
           .resolve = resolve_resnet,
