@@ -13,6 +13,7 @@
 #include "hanji/plan/gathers.h"
 #include "hanji/plan/internal/check_inputs.h"
 #include "hanji/plan/internal/json_fields.h"
+#include "hanji/plan/memory_advice.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/pipeline_plan.h"
@@ -251,13 +252,10 @@ Status Planner::decide_micro_batch() {
   for (const MemoryLine& line : plan_.memory) {
     table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
   }
-  return base::out_of_memory(
-      fmt::format("each of {} ranks needs {} at micro_batch {}, but may have {}; ask for fewer "
-                  "ranks, a smaller "
-                  "model{}{}",
-                  plan_.ranks, base::format_bytes(charged(plan_.memory)), micro_batch,
-                  base::format_bytes(budget()),
-                  train.micro_batch == kAuto ? "" : " or train.micro_batch = \"auto\"", table));
+  return base::out_of_memory(fmt::format(
+      "each of {} ranks needs {} at micro_batch {}, but may have {}; {}{}", plan_.ranks,
+      base::format_bytes(charged(plan_.memory)), micro_batch, base::format_bytes(budget()),
+      memory_advice(plan_, inputs_.config, inputs_.cut_axes), table));
 }
 
 void Planner::resolve_config() {
