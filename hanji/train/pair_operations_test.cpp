@@ -42,9 +42,20 @@ plan::Plan plan_of(const PairJob& job) {
   return plan::make_plan(inputs).or_throw();
 }
 
-std::map<std::string, double> calls_of(const std::vector<plan::Operation>& operations) {
-  std::map<std::string, double> calls;
-  for (const plan::Operation& one : operations) calls[one.name] = one.count;
+/// All of them, then those of each layer in forward, repeated forward and backward.
+std::vector<double> calls_of(const plan::Operation& operation) {
+  std::vector<double> calls = {operation.count};
+  for (const auto& [forward, repeated, backward] : operation.layers) {
+    calls.insert(calls.end(), {forward, repeated, backward});
+  }
+  return calls;
+}
+
+using CallsByName = std::map<std::string, std::vector<double>>;
+
+CallsByName calls_of(const std::vector<plan::Operation>& operations) {
+  CallsByName calls;
+  for (const plan::Operation& one : operations) calls[one.name] = calls_of(one);
   return calls;
 }
 
@@ -61,9 +72,9 @@ TEST(PairOperations, AreThoseOfAPassWithAllBlocks) {
   for (const PairJob& job : {PairJob{}, PairJob{.blocks = 1}, PairJob{.axial = 2},
                              PairJob{.dtype = plan::Precision::kBFloat16}}) {
     const plan::Plan plan = plan_of(job);
-    std::map<std::string, double> expected;
+    CallsByName expected;
     for (const auto& one : record_in_memory(plan)) {
-      expected[one.operation.name] = one.operation.count;
+      expected[one.operation.name] = calls_of(one.operation);
     }
     EXPECT_EQ(calls_of(pair_operations(plan, record_in_memory)), expected)
         << job.blocks << " blocks, " << job.axial << " ranks";
