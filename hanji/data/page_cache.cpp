@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -295,6 +296,38 @@ Result<CachedPage> PageCache::page(uint64_t page) const {
     }
     std::this_thread::sleep_for(kPause);
   }
+}
+
+Result<double> PageCache::seconds_per_page() const {
+  HANJI_ASSIGN_OR_RETURN(const auto engine, base::make_ring_engine(fd_.get()));
+  const auto bytes = static_cast<int64_t>(options_.page_bytes);
+  const int64_t count = std::min<int64_t>(kTimedPages, static_cast<int64_t>(options_.num_pages));
+  const int64_t slots = std::min(count, kMaxReads);
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kBlock, static_cast<size_t>(slots * bytes))),
+      &std::free);
+  if (memory == nullptr) return base::out_of_memory("no memory to time pages of a file");
+  const int64_t begun = base::now_ns();
+  const auto start = [&](int64_t page) {
+    return engine->start(static_cast<uint64_t>(page),
+                         {.at = static_cast<int64_t>(options_.begin) + page * bytes,
+                          .memory = {memory, memory.get() + page % slots * bytes},
+                          .bytes = bytes});
+  };
+  for (int64_t page = 0; page < slots; ++page) HANJI_RETURN_IF_ERROR(start(page));
+  for (int64_t done = 0; done < count; ++done) {
+    HANJI_ASSIGN_OR_RETURN(const auto ended,
+                           engine->next(base::Deadline::after(options_.deadline)));
+    if (!ended) return base::timeout(options_.path.native() + ": a page was not read in time");
+    if (ended->error != 0) return base::from_errno(options_.path.native(), ended->error);
+    const auto page = static_cast<int64_t>(ended->ticket);
+    if (ended->moved != bytes) return base::corrupt(options_.path.native() + ": the file was cut");
+    // What the check says is the run's to tell.
+    const std::span<const std::byte> read(memory.get() + page % slots * bytes, options_.page_bytes);
+    if (options_.is_good) options_.is_good(static_cast<uint64_t>(page), read);
+    if (page + slots < count) HANJI_RETURN_IF_ERROR(start(page + slots));
+  }
+  return static_cast<double>(base::now_ns() - begun) * 1e-9 / static_cast<double>(count);
 }
 
 int64_t PageCache::bytes_read() const { return reader_ ? reader_->bytes_read.load() : 0; }

@@ -83,6 +83,12 @@ class PageCache {
   /// Errors  of the read; kTimeout after the deadline, as for a page that no step needs.
   Result<CachedPage> page(uint64_t page) const;
 
+  /// Reads the first pages as the rank that reads does, kMaxReads at a time, and checks them.
+  /// Result  seconds of a page. Cost: kTimedPages pages; memory of kMaxReads.
+  /// Errors  of the reads; corrupt for a file that was cut.
+  Result<double> seconds_per_page() const;
+  static constexpr int64_t kTimedPages = 8;
+
   /// Bytes read from the file so far; of the rank that reads.
   int64_t bytes_read() const;
 

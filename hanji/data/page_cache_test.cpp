@@ -117,6 +117,20 @@ TEST_F(PageCacheTest, AnEpochInPagesReadsEachPageOnce) {
   EXPECT_EQ(cache.bytes_read(), 40 * static_cast<int64_t>(kPage));
 }
 
+TEST_F(PageCacheTest, TimesPagesAsTheyAreReadAndChecked) {
+  write_pages(20);
+  std::set<uint64_t> checked;
+  options_.is_good = [&](uint64_t page, std::span<const std::byte> bytes) {
+    checked.insert(page);
+    return bytes.size() == kPage && bytes.front() == std::byte(page);
+  };
+  OPEN_OR_SKIP(cache);
+  EXPECT_GT(cache.seconds_per_page().or_throw(), 0);
+  EXPECT_EQ(std::ssize(checked), PageCache::kTimedPages);
+  fs::resize_file(path_, kBegin + kPage);
+  EXPECT_FALSE(cache.seconds_per_page().ok());
+}
+
 TEST_F(PageCacheTest, RanksShareThePagesThatOneOfThemReads) {
   write_pages(60);
   OPEN_OR_SKIP(first);

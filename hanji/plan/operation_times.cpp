@@ -149,6 +149,10 @@ Json to_value(const OperationTimes& times) {
                {"sample_deviation", times.sample_deviation},
                {"operations", Json::array()}};
   if (times.residues > 0) json["residues"] = times.residues;
+  if (times.page_seconds > 0) {
+    json["page_seconds"] = times.page_seconds;
+    json["pages_per_sample"] = times.pages_per_sample;
+  }
   for (const SamplePart& one : times.sample_parts) {
     json["sample_parts"].push_back({{"name", one.name}, {"seconds", one.seconds}});
   }
@@ -209,7 +213,10 @@ OperationTimes read_operation_times(JsonFields& fields) {
                                                 .name = one.text("name"),
                                                 .seconds = one.real("seconds", 0, kMaxTime)};
                                           })
-                              : std::vector<SamplePart>()};
+                              : std::vector<SamplePart>(),
+          .page_seconds = fields.has("page_seconds") ? fields.real("page_seconds", 0, kMaxTime) : 0,
+          .pages_per_sample =
+              fields.has("page_seconds") ? fields.real("pages_per_sample", 0, kMaxTime) : 0};
 }
 
 std::string to_json(const OperationTimes& times) { return to_value(times).dump(); }

@@ -49,6 +49,9 @@ struct OperationTimes {
   double sample_seconds = 0;    ///< Reading one sample.
   double sample_deviation = 0;  ///< Of it from sample to sample, the standard deviation.
   std::vector<SamplePart> sample_parts = {};  ///< Of sample_seconds; of files of images.
+  /// Reading and checking a page of a file past the kernel's cache; 0: none is read so.
+  double page_seconds = 0;
+  double pages_per_sample = 0;  ///< Pages that come for each sample that is read, of all ranks.
 
   /// Of a forward and backward of so many samples.
   double seconds_of(double samples) const;

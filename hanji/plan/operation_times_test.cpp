@@ -243,6 +243,23 @@ TEST(OperationTimes, PartsOfASampleStayInThePlanWhichNamesTheLongest) {
   EXPECT_EQ(again->times, inputs.times);
 }
 
+// Of both ranks' 16 samples, a tenth of a page each at 100 ms: a step of less waits for the rest.
+TEST(OperationTimes, OfPagesAreWaitedForWhereTheyTakeLongerThanAStep) {
+  PlanInputs inputs = two_cores();
+  inputs.times = some_times();
+  const Prediction fast = made(inputs).predicted;
+  inputs.times.page_seconds = 0.1;
+  inputs.times.pages_per_sample = 0.1;
+  const Plan plan = made(inputs);
+  ASSERT_LT(fast.step_seconds, 0.16);
+  EXPECT_THAT(plan.predicted.step_seconds, DoubleNear(0.16, 1e-9));
+  EXPECT_THAT(plan.predicted.data_seconds,
+              DoubleNear(fast.data_seconds + 0.16 - fast.step_seconds, 1e-9));
+  EXPECT_EQ(plan_from_json(to_json(plan)).or_throw().times, inputs.times);
+  inputs.times.pages_per_sample = 0;  // all of them stay
+  EXPECT_EQ(made(inputs).predicted.step_seconds, fast.step_seconds);
+}
+
 TEST(OperationTimes, SpoiltOnesAreCorrupt) {
   const std::string good = to_json(some_times());
   EXPECT_EQ(operation_times_from_json(good).or_throw(), some_times());

@@ -253,6 +253,13 @@ void add_reading(const StepFacts& facts, Prediction& prediction) {
   prediction.step_seconds += cost.seconds();
   int64_t samples = 0;
   for (const DataShare& share : facts.shares) samples += share.samples.size();
+  const double pages = facts.times.pages_per_sample * facts.times.page_seconds;
+  const double waiting = pages * static_cast<double>(samples) * facts.ranks_on_host / facts.ranks -
+                         prediction.step_seconds;
+  if (waiting > 0) {
+    prediction.data_seconds += waiting;
+    prediction.step_seconds += waiting;
+  }
   const auto tokens = static_cast<double>(samples * facts.model.targets_per_sample);
   prediction.tokens_per_second = tokens / prediction.step_seconds;
 }

@@ -108,7 +108,8 @@ layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t b
 Prediction predict(const StepFacts& facts);
 /// The reading of the data coordinate with most samples, beside a step as predict() prices it.
 ReadingFacts reading_facts(const StepFacts& facts, const Prediction& prediction);
-/// Adds what facts.reading costs to what predict() has found.
+/// Adds what facts.reading costs to what predict() has found, and what a step waits for pages of a file: a thread
+/// of each host reads them meanwhile, so that they take as long as the step or longer.
 void add_reading(const StepFacts& facts, Prediction& prediction);
 
 }  // namespace hanji::plan

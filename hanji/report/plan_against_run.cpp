@@ -7,6 +7,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/rank_memory.h"
 
 namespace hanji::report {
 namespace {
@@ -53,6 +54,14 @@ std::string shown_of_step(const Comparison& line, const std::optional<double>& s
   return fmt::format("{:+.1f} %", (*line.predicted - *line.measured) / *step_seconds * 100);
 }
 
+/// To the thread that reads it, waiting for its page included.
+double seconds_of_a_sample(const plan::Plan& plan) {
+  const double timed = plan.times.sample_seconds;
+  const int64_t samples = largest_share(plan);
+  if (plan.config.data.workers > 0 || samples == 0) return timed;
+  return std::max(timed, plan.predicted.data_seconds / static_cast<double>(samples));
+}
+
 /// What is predicted of a step's time and traffic; of GPUs that is nothing.
 std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) {
   if (plan.config.compute.device == plan::Device::kCuda) return {};
@@ -74,7 +83,7 @@ std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) 
   if (!plan.config.data.files.empty() && plan.times.sample_seconds > 0) {
     const auto data = std::ranges::find(lines, "data_seconds", &Comparison::name);
     lines.insert(data + 1, {"thread_reads_per_second", Unit::kPerSecond,
-                            1 / plan.times.sample_seconds, m.thread_reads_per_second});
+                            1 / seconds_of_a_sample(plan), m.thread_reads_per_second});
   }
   if (plan.ranks > 1) {
     lines.push_back({"collectives_per_step", Unit::kCount,

@@ -80,6 +80,10 @@ TEST(PlanAgainstRun, OfAFileTheRateOfAReadingThreadIsCompared) {
   EXPECT_THAT(table(plan, run),
               HasSubstr("\nthread_reads_per_second           2.00 k       1.60 k     +25.0 %\n"
                         "step_seconds"));
+  plan.shares = {{.samples = {0, 4}}};
+  plan.predicted.data_seconds = 0.004;  // with waiting for pages
+  EXPECT_THAT(table(plan, run),
+              HasSubstr("\nthread_reads_per_second           1.00 k       1.60 k     -37.5 %\n"));
 }
 
 TEST(PlanAgainstRun, OfGpusMemoryAloneIsPredicted) {

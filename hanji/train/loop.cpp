@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/page_cache.h"
+#include "hanji/data/prefetcher.h"
 #include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
 #include "hanji/train/evaluate.h"
@@ -71,7 +73,6 @@ class Loop {
       }
     }
     if (inputs_.log) inputs_.log->flush();
-    if (prefetcher_) outcome_.reading = prefetcher_->reading_time();
     outcome_.data_bytes = data_bytes() + cached_bytes();
     return std::move(outcome_);
   }
@@ -124,6 +125,15 @@ class Loop {
     if (inputs_.dataset.cache) inputs_.dataset.cache->finish_step(step);
   }
 
+  /// Of the samples that the threads of this rank have read since the last step; none: they have read none.
+  std::optional<double> seconds_of_a_sample() {
+    if (prefetcher_) read_ = prefetcher_->reading_time();
+    const data::ReadingTime before = std::exchange(read_before_, read_);
+    const int64_t samples = read_.samples - before.samples;
+    if (samples == 0) return {};
+    return (read_.seconds - before.seconds) / static_cast<double>(samples);
+  }
+
   /// Threads begin on the rank that reads, with its first batch.
   void fill(int64_t step, layout::Range positions, layers::Batch& batch) {
     const data::Source& samples = *inputs_.dataset.samples;
@@ -132,8 +142,8 @@ class Loop {
     if (workers == 0) {
       const int64_t begun = base::now_ns();
       data::read_batch(samples, loader_, step, positions, batch);
-      outcome_.reading.samples += positions.size();
-      outcome_.reading.seconds += static_cast<double>(base::now_ns() - begun) * 1e-9;
+      read_.samples += positions.size();
+      read_.seconds += static_cast<double>(base::now_ns() - begun) * 1e-9;
       return;
     }
     if (!prefetcher_) {
@@ -169,6 +179,7 @@ class Loop {
       const trace::Span span(recorder, "step", trace::Category::kStep);
       read(number);
       seconds.data = seconds_since(start_ns);
+      seconds.sample = seconds_of_a_sample();
       result = inputs_.step(job_, config(),
                             {.number = number,
                              .micro_batches = batches_,
@@ -286,6 +297,7 @@ class Loop {
   at::Tensor pages_;  // of the cache
   bool reads_pages_ = false;
   std::optional<data::Prefetcher> prefetcher_;
+  data::ReadingTime read_, read_before_;  // so far, and before this step
   LoopOutcome outcome_;
 };
 

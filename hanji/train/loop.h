@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "hanji/data/prefetcher.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/job.h"
 #include "hanji/train/private_memory.h"
@@ -35,6 +34,7 @@ struct LoopInputs {
 struct StepSeconds {
   double step = 0;
   double data = 0;
+  std::optional<double> sample = {};  ///< Of a thread that read some meanwhile, for each sample.
   std::optional<CallSeconds> calls = {};  ///< Absent if the engine does not measure them.
 };
 
@@ -49,7 +49,6 @@ struct LoopOutcome {
   int64_t wire_bytes_per_step = 0;     ///< Of this rank, the minimum over steps.
   int64_t network_bytes_per_step = 0;  ///< The same, by messages.
   int64_t collectives_per_step = 0;    ///< Of this rank.
-  data::ReadingTime reading;           ///< Of the samples that this rank read to train on.
   int64_t data_bytes = 0;              ///< Of this rank's inputs and targets of a step.
   std::vector<StepSeconds> seconds;
 };

@@ -211,7 +211,7 @@ class RankRun {
     std::vector<StepSeconds> seconds;
     for (const LoggedStep& step : history.logged) {
       if (step.ranks != plan_.ranks) continue;
-      seconds.push_back({step.step, step.data, step.calls});
+      seconds.push_back({.step = step.step, .data = step.data, .calls = step.calls});
     }
     outcome.seconds.insert(outcome.seconds.begin(), seconds.begin(), seconds.end());
   }

@@ -37,10 +37,7 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
     measured.skew_seconds = timings.calls->skew;
   }
   measured.data_seconds = timings.data;
-  const data::ReadingTime& reading = run.outcome.reading;
-  if (reading.seconds > 0) {
-    measured.thread_reads_per_second = static_cast<double>(reading.samples) / reading.seconds;
-  }
+  if (timings.sample > 0) measured.thread_reads_per_second = 1 / timings.sample;
   measured.tokens_per_second = tokens_per_second(plan, timings);
   measured.peak_bytes_per_rank = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
   measured.wire_bytes_per_step = run.wire_bytes_per_step;

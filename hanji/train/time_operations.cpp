@@ -12,6 +12,7 @@
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
 #include "hanji/data/batch.h"
+#include "hanji/data/page_cache.h"
 #include "hanji/lens/generator_state.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/flat_parameters.h"
@@ -354,6 +355,26 @@ double timed_probe() {
 
 }  // namespace
 
+namespace {
+
+/// Of a file that is read past the kernel's cache: how long a page takes, and how often one comes. Where all pages
+/// stay in memory, after its first step a run waits for none.
+void add_pages(const TimingJob& job, plan::OperationTimes& times) {
+  const Dataset& dataset = job.workload.dataset;
+  if (!dataset.cache) return;
+  times.page_seconds = dataset.cache->seconds_per_page().or_throw();
+  std::vector<uint32_t> pages = dataset.samples->train_pages();
+  const auto samples = static_cast<double>(pages.size());
+  std::ranges::sort(pages);
+  const auto last = std::ranges::unique(pages).begin();
+  const auto count = std::distance(pages.begin(), last);
+  if (count > job.plan.config.data.pages) {
+    times.pages_per_sample = static_cast<double>(count) / samples;
+  }
+}
+
+}  // namespace
+
 plan::OperationTimes time_operations(const TimingJob& job) {
   const compute::AppliedForAWhile kernels(job.plan.kernels, job.plan.threads);
   const lens::KeptGenerator generator;
@@ -367,13 +388,15 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   TimedLayers timed{.operations = timed_operations(job, all)};
   if (!names_its_own) timed = in_layers(job, operations_of(all), std::move(timed.operations));
   const double of_sample = sample_seconds(job);
-  return {.samples = samples,
-          .operations = std::move(timed.operations),
-          .layers = std::move(timed.layers),
-          .update_seconds = update_seconds(job),
-          .sample_seconds = of_sample,
-          .sample_deviation = sample_deviation(job),
-          .sample_parts = sample_parts(job, of_sample)};
+  plan::OperationTimes times{.samples = samples,
+                             .operations = std::move(timed.operations),
+                             .layers = std::move(timed.layers),
+                             .update_seconds = update_seconds(job),
+                             .sample_seconds = of_sample,
+                             .sample_deviation = sample_deviation(job),
+                             .sample_parts = sample_parts(job, of_sample)};
+  add_pages(job, times);
+  return times;
 }
 
 double probe_seconds() {

@@ -34,6 +34,14 @@ std::optional<CallSeconds> median_calls(std::span<const StepSeconds> steps) {
                      quantile(std::move(skew), 0.5)};
 }
 
+double sample_median(std::span<const StepSeconds> steps) {
+  std::vector<double> values;
+  for (const StepSeconds& step : steps) {
+    if (step.sample) values.push_back(*step.sample);
+  }
+  return quantile(std::move(values), 0.5);
+}
+
 double compute_median(std::span<const StepSeconds> steps, bool told_apart) {
   std::vector<double> values;
   for (const StepSeconds& step : steps) {
@@ -54,6 +62,7 @@ Timings timings_of(const std::vector<StepSeconds>& all) {
   timings.step_median = quantile(step_seconds, 0.5);
   timings.step_p90 = quantile(step_seconds, 0.9);
   timings.data = median_of(steps, &StepSeconds::data);
+  timings.sample = sample_median(steps);
   timings.calls = median_calls(steps);
   timings.compute = compute_median(steps, timings.calls.has_value());
   return timings;

@@ -16,6 +16,15 @@ TEST(Timings, LeaveTheFirstStepOut) {
   EXPECT_EQ(timings.calls, calls);
 }
 
+// The first step of a run waits for the first pages of its file.
+TEST(Timings, SecondsOfASampleAreThoseOfTheMedianStepThatHasReadSome) {
+  std::vector<StepSeconds> steps(9, {.step = 2, .sample = .25});
+  steps.front().sample = 100;
+  steps.back().sample = std::nullopt;
+  EXPECT_EQ(timings_of(steps).sample, .25);
+  EXPECT_EQ(timings_of({{.step = 3}}).sample, 0);
+}
+
 TEST(Timings, OneStepIsItsOwnMedian) { EXPECT_EQ(timings_of({{.step = 3}}).step_median, 3); }
 
 TEST(Timings, StepsOfAnOlderLogCountWhereTheyTell) {
