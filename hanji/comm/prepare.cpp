@@ -12,6 +12,8 @@
 #include "hanji/comm/internal/shares.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/internal/submit.h"
+#include "hanji/comm/new_tags.h"
+#include "hanji/shm/tag.h"
 
 namespace hanji::comm {
 
@@ -229,6 +231,8 @@ Work Call::start(std::source_location call_site) {
   return start(call.bound_output, call.bound_input, call_site);
 }
 
+uint64_t new_tags(const Group& group) { return shm::first_tag(group.state()->next_maker()); }
+
 Call prepare(Routine routine, c10::ScalarType dtype, const std::vector<int64_t>& counts,
              const Group& group, const PrepareOptions& options, std::source_location call_site) {
   const AllReduceOptions said{options.op, options.tag, options.label, options.deadline,
@@ -237,6 +241,7 @@ Call prepare(Routine routine, c10::ScalarType dtype, const std::vector<int64_t>&
   if (schedule::has_root(routine)) request.root = options.root;
   request.in_place = options.in_place && routine == Routine::kAllToAll;
   if (group.state()->batch()) refuse(request, "is prepared before a batch of calls, not inside it");
+  request.tag ^= new_tags(group);
   std::shared_ptr<const Choice> choice;
   std::optional<Error> refused;
   try {

@@ -30,7 +30,9 @@ struct PrepareOptions {
 /// on other tensors of the same shape or on the same ones.
 ///
 /// Result  of each start that of the plain function: the same bits, bytes, trace and errors.
-/// Order   one start is open at a time; starts count as calls of the group, in its one order.
+/// Order   one start is open at a time; starts count as calls of the group, in its one order. A start
+///         matches starts of the same Call on the other ranks only: that of another Call of equal
+///         shape, or a plain function, is a kMismatch on all ranks.
 /// Cost    of a start that of the plain function without its look-ups. On shared memory starts
 ///         allocate nothing once warm.
 /// Thread  one at a time.

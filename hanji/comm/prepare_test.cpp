@@ -202,6 +202,21 @@ TEST(PreparedMismatch, OfStartsIsNamedOnAllRanksLikeAnyCalls) {
   });
 }
 
+TEST(PreparedMismatch, OfTwoCallsOfEqualShapeIsNamedOnAllRanks) {
+  run_ranks(2, [](const Group& group) {
+    Call first = prepare(Routine::kAllReduce, at::kFloat, {4}, group, {.tag = 7, .label = "first"});
+    Call second =
+        prepare(Routine::kAllReduce, at::kFloat, {4}, group, {.tag = 7, .label = "second"});
+    at::Tensor tensor = at::ones({4});
+    first.start(tensor).wait();
+    EXPECT_TRUE(at::equal(tensor, at::full({4}, 2.0)));
+    Call& mine = group.rank() == 0 ? first : second;
+    EXPECT_THAT(refusal([&] { mine.start(tensor).wait(); }),
+                AllOf(HasSubstr("(first)"), HasSubstr("(second)"), HasSubstr("the tag is "),
+                      HasSubstr("/7 there and ")));
+  });
+}
+
 TEST(PreparedDeadline, NamesTheAbsentRankInTime) {
   run_ranks(2, [](const Group& group) {
     Call call = prepare(Routine::kAllReduce, at::kFloat, {4}, group, {.deadline = 50ms});

@@ -9,6 +9,7 @@
 #include "hanji/base/units.h"
 #include "hanji/shm/call_site.h"
 #include "hanji/shm/liveness.h"
+#include "hanji/shm/tag.h"
 #include "hanji/trace/recorder.h"
 
 namespace hanji::shm::internal {
@@ -48,7 +49,7 @@ std::string difference(const Descriptor& a, const Descriptor& b) {
   if (a.count != b.count) return say("the count", a.count, b.count);
   if (a.op != b.op) return say("the op", name_of(a.op), name_of(b.op));
   if (a.root != b.root) return say("the root", a.root, b.root);
-  if (a.tag != b.tag) return say("the tag", a.tag, b.tag);
+  if (a.tag != b.tag) return say("the tag", say_tag(a.tag), say_tag(b.tag));
   if (a.uneven != b.uneven) {
     const auto word = [](bool uneven) { return uneven ? "uneven" : "even"; };
     return fmt::format("the counts per rank are {} there and {} here", word(a.uneven),
@@ -127,7 +128,9 @@ std::string describe_arguments(const Descriptor& call, bool receives) {
   if (reduces(call.routine)) text += fmt::format("{}, ", name_of(call.op));
   text += fmt::format("{}, {} elements", name_of(call.dtype), call.count);
   if (has_root(call.routine)) text += fmt::format(", root {}", call.root);
-  if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
+  if (const uint64_t number = number_in(call.tag); number != 0) {
+    text += fmt::format(", tag {}", number);
+  }
   return text + ")";
 }
 

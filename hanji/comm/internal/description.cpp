@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "hanji/base/checksum.h"
+#include "hanji/shm/tag.h"
 
 namespace hanji::comm {
 namespace {
@@ -34,13 +35,13 @@ void put_terminated(std::string_view text, std::span<char> zero_terminated) {
 
 std::string say(const Description& one, size_t place) {
   const auto routine = static_cast<schedule::Routine>(one.routine);
-  return fmt::format("{}(count {}{}, {}, {}, root {}, tag {}{}) as call {} at {}",
-                     name_of_call(routine, place), one.count,
-                     one.shares != 0 ? fmt::format(", shares {:04x}", one.shares & 0xffff) : "",
-                     base::name_of(static_cast<DType>(one.dtype)),
-                     schedule::name_of(static_cast<schedule::ReduceOp>(one.op)), one.root, one.tag,
-                     one.way[0] != 0 ? fmt::format(", by {}", one.way.data()) : "", one.sequence,
-                     one.where.data());
+  return fmt::format(
+      "{}(count {}{}, {}, {}, root {}, tag {}{}) as call {} at {}", name_of_call(routine, place),
+      one.count, one.shares != 0 ? fmt::format(", shares {:04x}", one.shares & 0xffff) : "",
+      base::name_of(static_cast<DType>(one.dtype)),
+      schedule::name_of(static_cast<schedule::ReduceOp>(one.op)), one.root, shm::say_tag(one.tag),
+      one.way[0] != 0 ? fmt::format(", by {}", one.way.data()) : "", one.sequence,
+      one.where.data());
 }
 
 }  // namespace

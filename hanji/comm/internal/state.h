@@ -123,6 +123,8 @@ class GroupState {
   /// Runs calls of this group that end within it and are not counted: they are none of a step's.
   void run_uncounted(const std::function<void()>& calls);
   uint64_t sequence();
+  /// Numbers the makers of calls from 1, for new_tags().
+  uint64_t next_maker() { return ++num_makers_; }
 
  private:
   struct Pending {
@@ -199,6 +201,7 @@ class GroupState {
   Stats stats_;
   Stats uncounted_;  // of run_uncounted()
   std::atomic<bool> has_unit_ = false;
+  std::atomic<uint64_t> num_makers_ = 0;
   std::shared_ptr<CallBatch> batch_;
   std::jthread thread_;
 };
