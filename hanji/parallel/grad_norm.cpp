@@ -3,12 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -115,21 +117,35 @@ double sum_of_blocks(std::span<const double> partial_sums) { return tree_sum(par
 double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm) {
   const at::NoGradGuard no_grad;
   std::vector<double> partial_sums;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) add_gradient(parameter.grad(), partial_sums);
+  for (const at::Tensor& gradient : distinct_gradients(parameters)) {
+    add_gradient(gradient, partial_sums);
   }
   const double norm = norm_of_blocks(partial_sums);
   scale_to_norm(parameters, norm, max_norm);
   return norm;
 }
 
+std::vector<at::Tensor> distinct_gradients(std::span<const at::Tensor> parameters) {
+  std::unordered_set<const c10::TensorImpl*> seen;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : parameters) {
+    const bool is_new = seen.insert(parameter.unsafeGetTensorImpl()).second;
+    if (!is_new) {
+      TORCH_WARN_ONCE(
+          "a parameter was given several times, as module.parameters() gives tied "
+          "weights: its gradient counts once");
+    } else if (parameter.grad().defined()) {
+      gradients.push_back(parameter.grad());
+    }
+  }
+  return gradients;
+}
+
 void scale_to_norm(std::span<const at::Tensor> parameters, double norm, double max_norm) {
   const double divisor = clip_divisor(norm, max_norm);
   if (!std::isfinite(norm) || divisor == 1) return;
   const at::NoGradGuard no_grad;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) parameter.grad().div_(divisor);
-  }
+  for (const at::Tensor& gradient : distinct_gradients(parameters)) gradient.div_(divisor);
 }
 
 double clip_divisor(double norm, double max_norm) {

@@ -21,7 +21,8 @@ namespace hanji::parallel {
 double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
 
 /// Scales the gradients of `parameters` in place so that their total norm is at most `max_norm`.
-/// Skips parameters without a gradient. With data_parallel() every rank has the same gradients after
+/// Skips parameters without a gradient, and counts one that is given several times once: with tied
+/// weights `net->parameters()` may be given. With data_parallel() every rank has the same gradients after
 /// backward(), so no communication is needed.
 ///
 /// Shape   any dense floating dtype on the CPU; norms of 16-bit gradients are taken in float32.
@@ -29,6 +30,10 @@ double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
 ///         max_norm, or if max_norm <= 0, no gradient changes.
 /// Errors  throws Error(kUnsupported), before any change, for other gradients.
 double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm);
+
+/// Returns the gradients of those parameters that have one, each once: tied weights are one parameter
+/// under several names, of which module.parameters() gives all.
+std::vector<at::Tensor> distinct_gradients(std::span<const at::Tensor> parameters);
 
 /// Scales gradients whose total norm is `norm` as clip_grad_norm() does.
 void scale_to_norm(std::span<const at::Tensor> parameters, double norm, double max_norm);

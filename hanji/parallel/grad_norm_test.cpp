@@ -79,6 +79,14 @@ TEST(ClipGradNorm, HasTheBitsOfTheNormOnFlatBuffers) {
   EXPECT_EQ(clip_grad_norm(std::vector<at::Tensor>{parameter}, 1e9), grad_norm(flat, layout));
 }
 
+TEST(ClipGradNorm, CountsAndScalesATiedWeightOnce) {
+  auto parameters = with_gradients(torch::kFloat);
+  parameters.push_back(parameters[1]);
+  EXPECT_EQ(clip_grad_norm(parameters, 2.5), 5.0);
+  EXPECT_NEAR(parameters[1].grad().item<float>(), 2.0, 1e-5);
+  EXPECT_EQ(distinct_gradients(parameters).size(), 2);
+}
+
 TEST(ClipGradNorm, RefusesSparseGradientsBeforeItScalesAny) {
   auto parameters = with_gradients(at::kFloat);
   parameters[1].mutable_grad() = torch::ones({1}).to_sparse();

@@ -10,11 +10,13 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/new_tags.h"
+#include "hanji/parallel/grad_norm.h"
 
 namespace hanji::parallel {
 
 LossScaler::LossScaler(const comm::Group& group, const LossScalerOptions& options)
-    : group_(group), options_(options), factor_(options.initial) {
+    : group_(group), tag_(comm::new_tags(group)), options_(options), factor_(options.initial) {
   if (!(options.initial > 0) || !std::isfinite(options.initial) || !(options.growth >= 1) ||
       !(options.backoff > 0 && options.backoff < 1) || options.interval < 1) {
     throw Error(base::invalid_argument(
@@ -41,8 +43,9 @@ bool LossScaler::unscale_each(const std::function<void(const Visit&)>& each) {
     if (!at::isfinite(gradient).all().item<bool>()) overflow = 1;
   });
   at::Tensor anywhere = at::full({1}, overflow, at::kByte);
-  comm::all_reduce_on_host(anywhere, group_,
-                           {.op = schedule::ReduceOp::kMax, .label = "gradient overflow"});
+  comm::all_reduce_on_host(
+      anywhere, group_,
+      {.op = schedule::ReduceOp::kMax, .tag = tag_, .label = "gradient overflow"});
   const bool finite = anywhere.item<uint8_t>() == 0;
   if (!finite) {
     factor_ *= options_.backoff;
@@ -55,11 +58,7 @@ bool LossScaler::unscale_each(const std::function<void(const Visit&)>& each) {
 }
 
 bool LossScaler::unscale_of(std::span<const at::Tensor> parameters) {
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
-  return unscale(gradients);
+  return unscale(distinct_gradients(parameters));
 }
 
 void LossScaler::set(double factor, int64_t steps_since_change) {

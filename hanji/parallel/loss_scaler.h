@@ -26,6 +26,7 @@ struct LossScalerOptions {
 /// Source  Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.2.
 class LossScaler {
  public:
+  /// Order   every rank makes it.
   /// Errors  throws kInvalidArgument unless initial > 0, growth >= 1, 0 < backoff < 1, interval >= 1.
   explicit LossScaler(const comm::Group& group, const LossScalerOptions& options = {});
 
@@ -37,7 +38,8 @@ class LossScaler {
   /// Result  false on every rank if a gradient of any rank is not finite: skip the update.
   /// Cost    one pass, and an all_reduce of a byte.
   bool unscale(std::span<const at::Tensor> gradients);
-  /// The same for the gradients of parameters; skips those without a gradient.
+  /// The same for the gradients of parameters; skips those without a gradient. A parameter that is
+  /// given several times (tied weights) counts once.
   bool unscale_of(std::span<const at::Tensor> parameters);
 
   /// The same for gradients that are not in memory at the same time: `each` calls its argument with
@@ -54,6 +56,7 @@ class LossScaler {
 
  private:
   comm::Group group_;
+  uint64_t tag_;
   LossScalerOptions options_;
   double factor_;
   int64_t steps_ = 0;

@@ -47,7 +47,7 @@ TEST(LossScaler, TakesGradientsOfParametersAndRefusesNonsense) {
     const at::Tensor used = torch::ones({2}).requires_grad_();
     const at::Tensor unused = torch::ones({2}).requires_grad_();
     scaler.scale((used * 3).sum()).backward();
-    EXPECT_TRUE(scaler.unscale_of(std::vector<at::Tensor>{used, unused}));
+    EXPECT_TRUE(scaler.unscale_of(std::vector<at::Tensor>{used, unused, used}));  // tied
     EXPECT_TRUE(at::equal(used.grad(), torch::full({2}, 3.0F)));
     EXPECT_THROW(LossScaler(world.group(), {.backoff = 1}), Error);
     EXPECT_THROW(scaler.set(0, 0), Error);
