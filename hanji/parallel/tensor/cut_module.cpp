@@ -108,12 +108,8 @@ bool is_differentiated(const Operation& operation) {
 class CutModule::Observer : public lens::Observer {
  public:
   Observer(torch::nn::Module& module, const Axis& axis, const ModuleCuts& cuts)
-      : axis_(axis), weights_(cut_weights(module, axis, cuts)) {
+      : module_(module), axis_(axis), weights_(cut_weights(module, axis, cuts)) {
     cut_ = {placements_of(weights_), axis.rank(), axis.degree()};
-    for (const auto& [name, tensor] : learning_parameters(module)) {
-      learning_.push_back(tensor);
-      is_cut_.push_back(layout::placement_of(cut_.placements, name).or_throw().is_cut());
-    }
     if (axis.degree() == 1) return;
     for (size_t i = 0; i < weights_.size(); ++i) {
       known_.add(weights_[i].weight, {TensorRole::kWeight, i});
@@ -125,16 +121,18 @@ class CutModule::Observer : public lens::Observer {
   const layout::Cut& cut() const { return cut_; }
 
   double clip_grad_norm(double max_norm) const {
-    if (axis_.degree() == 1) return parallel::clip_grad_norm(learning_, max_norm);
+    std::vector<at::Tensor> parameters;
+    for (const auto& [name, tensor] : distinct_parameters(module_)) parameters.push_back(tensor);
+    if (axis_.degree() == 1) return parallel::clip_grad_norm(parameters, max_norm);
     const lens::Pause pause;
     at::Tensor squares = at::zeros({2}, at::kDouble);
-    for (size_t i = 0; i < learning_.size(); ++i) {
-      if (!learning_[i].grad().defined()) continue;
-      squares[is_cut_[i] ? 0 : 1] += sum_of_blocks(norm_blocks(learning_[i].grad()));
+    for (const at::Tensor& parameter : parameters) {
+      if (!parameter.grad().defined()) continue;
+      squares[is_cut(parameter) ? 0 : 1] += sum_of_blocks(norm_blocks(parameter.grad()));
     }
     squares[0] = axis_.sum(squares.slice(0, 0, 1))[0];
     const double norm = std::sqrt(squares.sum().item<double>());
-    scale_to_norm(learning_, norm, max_norm);
+    scale_to_norm(parameters, norm, max_norm);
     return norm;
   }
 
@@ -181,6 +179,11 @@ class CutModule::Observer : public lens::Observer {
 
  private:
   const std::string& name_of(const Note& note) const { return weights_[note.weight].module; }
+  bool is_cut(const at::Tensor& parameter) const {
+    return std::ranges::any_of(weights_, [&](const CutWeight& one) {
+      return one.weight.is_same(parameter) || (one.cuts_bias() && one.bias.is_same(parameter));
+    });
+  }
 
   /// Whether this is a product of a cut weight as a module makes it.
   bool find_product(const Operation& operation) {
@@ -284,11 +287,10 @@ class CutModule::Observer : public lens::Observer {
                     operation.name(), name_of(parameter)));
   }
 
+  const torch::nn::Module& module_;
   const Axis axis_;
   const std::vector<CutWeight> weights_;
   layout::Cut cut_;
-  std::vector<at::Tensor> learning_;
-  std::vector<bool> is_cut_;  ///< Of each.
   KnownTensors known_;
   // Of the operation on its way:
   const WeightProduct* product_ = nullptr;  ///< Null: it is made as it is.

@@ -60,7 +60,7 @@ class CutModule {
   const layout::Cut& cut() const;
 
   /// hanji::clip_grad_norm() of the whole module: the parts of all ranks, and once what each rank has
-  /// whole. Parameters that did not learn at construction are left out.
+  /// whole. Of the parameters that the module has now, those that have a gradient.
   ///
   /// Result  the norm before scaling, identical on all ranks; on one rank with the same bits.
   /// Order   collective, after backward(); with replicas after their sum. Ranks have gradients of the

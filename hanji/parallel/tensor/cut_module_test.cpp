@@ -172,6 +172,20 @@ TEST(CutModule, ClipsByTheNormOfAllPartsAndOnceOfWhatIsWhole) {
   }
 }
 
+TEST(CutModule, ClipsWhatHasLearnedToLearnAfterTheCut) {
+  UserNet alone;
+  user_loss(alone.forward(user_tokens())).backward();
+  const double expected = clip_grad_norm(alone.parameters(), 0);
+  test::run_ranks(2, [&](world::World& world) {
+    UserNet net;
+    for (auto& p : {net.fc->weight, net.norm->weight}) p.set_requires_grad(false);
+    const CutModule cut(net, world.group(), all_cuts());
+    for (auto& p : {net.fc->weight, net.norm->weight}) p.set_requires_grad(true);
+    user_loss(net.forward(user_tokens())).backward();
+    EXPECT_NEAR(cut.clip_grad_norm(0), expected, 1e-12 * expected);
+  });
+}
+
 TEST(CutModule, ClipsNothingWhereAnyPartIsNotFinite) {
   test::run_ranks(2, [](world::World& world) {
     UserNet net;
