@@ -16,6 +16,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/message.h"
+#include "hanji/comm/new_tags.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
 
@@ -68,6 +69,16 @@ Pipeline::Pipeline(layers::Model& model, Stages stages, const comm::Group& group
     labels_.push_back(fmt::format("flow of stage {} to {}", stage, stage + 1));
     gradient_labels_.push_back(fmt::format("gradient of stage {} to {}", stage + 1, stage));
   }
+  tags_ = comm::new_tags(group_);
+}
+
+/// Of a message between two stages, the same at both ends: no two messages of a pair of ranks that may
+/// be under way together have one.
+uint64_t Pipeline::tag_of(const Action& action, bool is_flow) const {
+  constexpr int kMicroBatchBits = 20;
+  const auto stage = static_cast<uint64_t>(std::min(action.stage, action.peer));
+  const uint64_t kind = 2 * stage + (is_flow ? 0 : 1);
+  return tags_ + (kind << kMicroBatchBits) + static_cast<uint64_t>(action.micro_batch);
 }
 
 void Pipeline::run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
@@ -283,8 +294,8 @@ void Pipeline::give(const std::vector<at::Tensor>& tensors, const Action& action
       tensor = empty(one.sizes(), one.scalar_type());
       tensor.copy_(one);
     }
-    sent.works.push_back(comm::send(
-        tensor, to, group_, {.tag = static_cast<uint64_t>(action.micro_batch), .label = label}));
+    sent.works.push_back(
+        comm::send(tensor, to, group_, {.tag = tag_of(action, is_flow), .label = label}));
     counted += static_cast<int64_t>(tensor.nbytes());
     sent.tensors.push_back(std::move(tensor));
   }
@@ -295,7 +306,7 @@ at::Tensor Pipeline::take(at::IntArrayRef sizes, at::ScalarType dtype, const Act
   const std::string& label = is_flow ? labels_[action.peer] : gradient_labels_[action.stage];
   at::Tensor tensor = empty(sizes, dtype);
   comm::recv(tensor, stages_.ranks[action.peer], group_,
-             {.tag = static_cast<uint64_t>(action.micro_batch), .label = label})
+             {.tag = tag_of(action, is_flow), .label = label})
       .wait();
   return tensor;
 }

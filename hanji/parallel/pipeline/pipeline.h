@@ -59,8 +59,8 @@ class Pipeline {
   ///         returns: all messages have been received.
   /// Errors  throws kInvalidArgument for a message between other stages than neighbours on two ranks, and
   ///         for a flow whose shape differs from an earlier one of the same
-  ///         number of samples; throws as the calls and Work::wait(), whose messages name flow,
-  ///         stages and, as tag, the micro-batch.
+  ///         number of samples; throws as the calls and Work::wait(), whose messages name flow
+  ///         and stages; the tag is of pipeline, flow and micro-batch.
   void run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
            const PipelineCalls& calls);
 
@@ -106,6 +106,7 @@ class Pipeline {
   void send(const schedule::Action& action, int64_t size);
   void receive(const schedule::Action& action, int64_t size);
   void send_flow(const schedule::Action& action, int64_t size);
+  uint64_t tag_of(const schedule::Action& action, bool is_flow) const;
   void give(const std::vector<at::Tensor>& tensors, const schedule::Action& action);
   at::Tensor take(at::IntArrayRef sizes, at::ScalarType dtype, const schedule::Action& action);
   FlowShape& known_shape(int stage, int64_t size);
@@ -124,6 +125,7 @@ class Pipeline {
   std::vector<std::string> labels_, gradient_labels_;  ///< Of the flow out of each stage.
   std::list<Sent> sent_;
   int64_t sent_bytes_ = 0, network_bytes_ = 0;
+  uint64_t tags_ = 0;  ///< Of messages, no other pipeline's on the group.
 };
 
 }  // namespace hanji::parallel
