@@ -16,6 +16,7 @@
 #include "hanji/layout/split.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/gradients/gradient_hook.h"
+#include "hanji/parallel/without_memory.h"
 #include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
@@ -32,6 +33,12 @@ std::string signature(const NamedParameter& entry) {
   for (const int64_t size : entry.tensor.sizes()) text += std::to_string(size) + " ";
   if (text.back() == ' ') text.pop_back();
   return text + "] " + c10::toString(entry.tensor.scalar_type());
+}
+
+/// With what ranks must have alike before training.
+std::string full_signature(const NamedParameter& entry) {
+  return signature(entry) + (entry.tensor.requires_grad() ? " that requires" : " without") +
+         " a gradient";
 }
 
 int64_t largest_over_ranks(int64_t value, const comm::Group& group) {
@@ -91,8 +98,8 @@ std::string describe(const std::vector<size_t>& columns, const std::vector<Named
   for (size_t i = 0; i < columns.size() && i < kMaxTold; ++i) {
     const size_t column = columns[i];
     text += (i > 0 ? ", " : "") + std::string("tensor ") + std::to_string(column) + ": " +
-            (column < tensors.size() ? signature(tensors[column]) : "none") + " (other on ranks " +
-            odd_ranks(rows, column) + ")";
+            (column < tensors.size() ? full_signature(tensors[column]) : "none") +
+            " (other on ranks " + odd_ranks(rows, column) + ")";
   }
   if (columns.size() > kMaxTold) {
     text += " and " + std::to_string(columns.size() - kMaxTold) + " more";
@@ -127,15 +134,25 @@ std::vector<std::string> gather_texts(const std::string& mine, int64_t length,
   return texts;
 }
 
-void refuse_together(const std::vector<Status>& mistakes, const comm::Group& group) {
-  const std::string mine = joined(mistakes);
+/// Those of this rank, or if it has none of the first rank of the group that has some.
+std::string first_of_ranks(const std::string& mine, const comm::Group& group) {
   const int64_t length = largest_over_ranks(static_cast<int64_t>(mine.size()), group);
-  if (length == 0) return;
+  if (length == 0) return {};
   const auto texts = gather_texts(mine, length, group);
-  if (!mine.empty()) throw Error(Status(mistakes[0].code(), mine.substr(1)));
+  if (!mine.empty()) return mine;
   const auto other = std::ranges::find_if(texts, [](const auto& text) { return !text.empty(); });
-  throw Error(Status(static_cast<base::Code>((*other)[0]),
-                     "rank " + std::to_string(other - texts.begin()) + ": " + other->substr(1)));
+  const std::string rank = "rank " + std::to_string(other - texts.begin()) + ": ";
+  return other->front() + (other->compare(1, 5, "rank ") == 0 ? "" : rank) + other->substr(1);
+}
+
+/// What joined() gives; nothing of an empty one.
+void throw_joined(const std::string& joined) {
+  if (joined.empty()) return;
+  throw Error(Status(static_cast<base::Code>(joined[0]), joined.substr(1)));
+}
+
+void refuse_together(const std::vector<Status>& mistakes, const comm::Group& group) {
+  throw_joined(first_of_ranks(joined(mistakes), group));
 }
 
 }  // namespace
@@ -179,12 +196,46 @@ void Mistakes::add_if_without_memory(const NamedParameter& tensor, const std::st
                              "let its materialise() fill the module first"));
 }
 
-Mistakes flat_mistakes(const std::vector<NamedParameter>& parameters,
-                       const std::vector<NamedParameter>& buffers, const std::string& caller) {
-  Mistakes mistakes;
-  for (const auto& entry : with_buffers(parameters, buffers)) {
-    mistakes.add_if_without_memory(entry, caller);
+void Mistakes::add_if_learning(const NamedParameter& buffer, const std::string& caller) {
+  if (!buffer.tensor.requires_grad() || !buffer.tensor.is_leaf()) return;
+  add("buffer", buffer.name,
+      base::invalid_argument(caller + ": buffer " + buffer.name +
+                             " requires a gradient, and only those of parameters are summed over "
+                             "ranks; register it by register_parameter()"));
+}
+
+void Mistakes::add_if_no_sum(const NamedParameter& parameter, const std::string& caller) {
+  const at::Tensor& tensor = parameter.tensor;
+  const std::string is = caller + ": parameter " + parameter.name + " is ";
+  if (tensor.layout() != c10::kStrided) {
+    add("layout", parameter.name,
+        base::unsupported(is + "not dense, and ranks keep parameters in dense memory; make it "
+                               "dense by to_dense()"));
+  } else if (tensor.requires_grad() && !c10::isFloatingType(tensor.scalar_type())) {
+    add("no sum", parameter.name,
+        base::unsupported(is + c10::toString(tensor.scalar_type()) +
+                          ", and gradients are summed over ranks in real floating dtypes; register "
+                          "at::view_as_real() of it, and take at::view_as_complex() in forward()"));
   }
+}
+
+ModuleTensors tensors_of(const torch::nn::Module& module) {
+  ModuleTensors found;
+  found.buffers = buffers_of(module);
+  for (NamedParameter& entry : distinct_parameters(module)) {
+    const bool learns = entry.tensor.requires_grad();
+    if (!learns && is_without_memory(entry.tensor)) continue;  // of another stage of a pipeline
+    (learns ? found.learning : found.frozen).push_back(entry);
+    found.in_order.push_back(std::move(entry));
+  }
+  found.in_order = with_buffers(std::move(found.in_order), found.buffers);
+  return found;
+}
+
+Mistakes flat_mistakes(const ModuleTensors& tensors, const std::string& caller) {
+  const std::vector<NamedParameter>& parameters = tensors.learning;
+  Mistakes mistakes;
+  for (const auto& entry : tensors.in_order) mistakes.add_if_without_memory(entry, caller);
   if (parameters.empty()) {
     mistakes.add(
         "none", "",
@@ -196,8 +247,11 @@ Mistakes flat_mistakes(const std::vector<NamedParameter>& parameters,
     return std::string(c10::toString(tensor.scalar_type())) + " on " + tensor.device().str();
   };
   const std::string first = kind_of(parameters[0].tensor);
+  for (const NamedParameter& entry : tensors.buffers) mistakes.add_if_learning(entry, caller);
+  for (const NamedParameter& entry : tensors.frozen) mistakes.add_if_no_sum(entry, caller);
   for (const NamedParameter& entry : parameters) {
     mistakes.add_if_taken(entry, caller);
+    mistakes.add_if_no_sum(entry, caller);
     const std::string kind = kind_of(entry.tensor);
     if (entry.tensor.is_meta() || kind == first) continue;
     mistakes.add("kind", entry.name,
@@ -250,11 +304,19 @@ std::vector<Status> Mistakes::all() const {
   return all;
 }
 
+void Mistakes::refuse() const { throw_joined(joined(all())); }
+
+void refuse_together(const Mistakes& mistakes, std::span<const comm::Group> groups) {
+  std::string known = joined(mistakes.all());
+  for (const comm::Group& group : groups) known = first_of_ranks(known, group);
+  throw_joined(known);
+}
+
 void check_same_structure(const std::vector<NamedParameter>& tensors, const comm::Group& group,
                           const Mistakes& mistakes) {
   std::vector<int64_t> hashes;
   for (const auto& entry : tensors) {
-    const std::string text = signature(entry);
+    const std::string text = full_signature(entry);
     hashes.push_back(hash_of(text.data(), text.size()));
   }
   const auto rows = gather_hashes(hashes, group);
@@ -299,7 +361,8 @@ void broadcast_from_first(const std::vector<NamedParameter>& tensors, const comm
   const at::NoGradGuard no_grad;
   for (const auto& entry : tensors) {
     at::Tensor dense = entry.tensor.detach().contiguous();
-    comm::broadcast(dense, 0, group, {.label = entry.name}).wait();
+    const auto name = static_cast<uint64_t>(hash_of(entry.name.data(), entry.name.size()));
+    comm::broadcast(dense, 0, group, {.tag = name << 32, .label = entry.name}).wait();
     if (!dense.is_same(entry.tensor) && dense.data_ptr() != entry.tensor.data_ptr()) {
       entry.tensor.detach().copy_(dense);
     }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,13 @@ class Mistakes {
   void add_if_taken(const NamedParameter& parameter, const std::string& caller);
   /// Adds one if the tensor is on the meta device without recorded initial values.
   void add_if_without_memory(const NamedParameter& tensor, const std::string& caller);
+  /// Adds one if the buffer is a leaf that requires a gradient, which no strategy sums.
+  void add_if_learning(const NamedParameter& buffer, const std::string& caller);
+  /// Adds one if no collective sums the parameter's gradients.
+  void add_if_no_sum(const NamedParameter& parameter, const std::string& caller);
   std::vector<Status> all() const;
+  /// Throws all as one Error, if there are any; on this rank only.
+  void refuse() const;
 
  private:
   struct Entry {
@@ -40,9 +47,17 @@ class Mistakes {
   std::vector<Entry> entries_;
 };
 
-/// Mistakes of a module whose trainable parameters will be in one flat buffer.
-Mistakes flat_mistakes(const std::vector<NamedParameter>& parameters,
-                       const std::vector<NamedParameter>& buffers, const std::string& caller);
+/// What a strategy finds in a module that keeps whole parameters on every rank.
+struct ModuleTensors {
+  std::vector<NamedParameter> learning;  ///< Distinct parameters that require a gradient.
+  std::vector<NamedParameter> frozen;    ///< The others that have memory.
+  std::vector<NamedParameter> buffers;
+  std::vector<NamedParameter> in_order;  ///< Both, then buffers, each in order of registration.
+};
+ModuleTensors tensors_of(const torch::nn::Module& module);
+
+/// Mistakes of a module whose learning parameters will be in one flat buffer.
+Mistakes flat_mistakes(const ModuleTensors& tensors, const std::string& caller);
 
 /// The options of every strategy for stable bits.
 struct StableOptions {
@@ -77,11 +92,16 @@ void check_same_structure(const std::vector<NamedParameter>& tensors, const comm
 void check_same_words(const std::string& option, const std::string& words, const comm::Group& group,
                       const Mistakes& mistakes = {});
 
+/// Throws on every rank if any rank of these groups, which ask one after another, has mistakes: its own,
+/// or those of the first rank that has some.
+void refuse_together(const Mistakes& mistakes, std::span<const comm::Group> groups);
+
 /// Throws kMismatch on every rank unless all hold the same bytes. Cost: one pass over the tensors
 /// and an all_gather of 8 bytes per tensor.
 void check_same_values(const std::vector<NamedParameter>& tensors, const comm::Group& group);
 
 /// Copies rank 0's bytes to every rank.
+/// Errors  throws kMismatch if ranks give tensors of other names or sizes, or in another order.
 void broadcast_from_first(const std::vector<NamedParameter>& tensors, const comm::Group& group);
 
 }  // namespace hanji::parallel

@@ -1,5 +1,6 @@
 // Mistakes that every strategy refuses on all ranks, by the name of the parameter.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/sgd.h>
 
@@ -61,6 +62,8 @@ const std::vector<std::pair<std::string, Start>>& strategies() {
       {"zero3 gathered", fully_sharded(false)}};
   return all;
 }
+
+at::Tensor rows_that_learn() { return test_net::rows(0, 0, 4).to(torch::kFloat).requires_grad_(); }
 
 /// On rank 1 two parameters lie elsewhere; if `shapes`, others have other sizes there.
 struct Odd : torch::nn::Module {
@@ -139,6 +142,69 @@ TEST(BadUse, AModuleHasOneHandleAtATime) {
         EXPECT_EQ(refusal([&] { again(net, world.group()); }), "accepted")
             << first << ", its end, then " << second;
       }
+    }
+  });
+}
+
+/// Elements that collectives move and do not sum.
+TEST(BadUse, ComplexParametersAreRefusedByName) {
+  struct Spectrum : torch::nn::Module {
+    at::Tensor plain = register_parameter("plain", torch::ones({3}));
+    at::Tensor filter = register_parameter("filter", torch::ones({3}, torch::kComplexFloat));
+    at::Tensor phase = register_parameter("phase", torch::ones({3}, torch::kComplexFloat));
+  };
+  run_ranks(2, [](world::World& world) {
+    for (const auto& [name, start] : strategies()) {
+      Spectrum net;
+      EXPECT_THAT(refusal([&] { start(net, world.group()); }),
+                  AllOf(HasSubstr("parameter filter is ComplexFloat"), HasSubstr("of phase"),
+                        HasSubstr("at::view_as_real()")))
+          << name;
+      net.filter.set_requires_grad(false);
+      net.phase.set_requires_grad(false);
+      EXPECT_EQ(refusal([&] { start(net, world.group()); }), "accepted") << name;
+    }
+  });
+}
+
+TEST(BadUse, SparseParametersAreRefusedByName) {
+  struct Table : torch::nn::Module {
+    at::Tensor plain = register_parameter("plain", torch::ones({3}));
+    at::Tensor table = register_parameter("table", torch::ones({3, 3}).to_sparse());
+  };
+  run_ranks(2, [](world::World& world) {
+    for (const auto& [name, start] : strategies()) {
+      Table net;
+      EXPECT_THAT(refusal([&] { start(net, world.group()); }),
+                  HasSubstr("parameter table is not dense"))
+          << name;
+    }
+  });
+}
+
+/// Through `.grad`, and through the inner gradient of a penalty.
+TEST(BadUse, GradientsOfGradientsAreRefusedWhereTheyWouldBeWrong) {
+  run_ranks(2, [](world::World& world) {
+    for (const auto& [name, start] : strategies()) {
+      Net net(torch::kFloat);
+      auto handle = start(net, world.group());
+      const auto x = rows_that_learn();
+      const bool serves = name == "parameter_server";  // `.grad` stays what backward has left
+      EXPECT_THAT(refusal([&] { net.forward(x).sum().backward({}, true, true); }),
+                  serves ? HasSubstr("accepted") : HasSubstr("create_graph"))
+          << name;
+      handle.reset();
+      if (name == "zero3 gathered") continue;
+      net.zero_grad();
+      handle = start(net, world.group());
+      const std::string said = refusal([&] {
+        const auto inner =
+            torch::autograd::grad({net.forward(x).sum()}, {x}, {}, {}, /*create_graph=*/true);
+        inner[0].square().sum().backward();
+      });
+      EXPECT_THAT(said,
+                  name == "zero3" ? HasSubstr("shard by shard_optimizer()") : HasSubstr("accepted"))
+          << name;
     }
   });
 }

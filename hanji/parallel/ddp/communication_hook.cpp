@@ -40,7 +40,7 @@ at::Tensor buffer(int64_t count, at::ScalarType dtype, const GradientBucket& buc
 }
 
 comm::AllReduceOptions call_of(const GradientBucket& bucket, const char* label) {
-  return {.op = bucket.op, .tag = bucket.index, .label = label};
+  return {.op = bucket.op, .tag = bucket.tag, .label = label};
 }
 
 CommunicationHook narrow_hook(at::ScalarType dtype, std::string name, std::string cost) {
@@ -54,7 +54,7 @@ CommunicationHook narrow_hook(at::ScalarType dtype, std::string name, std::strin
     narrow.copy_(bucket.flat);
     return comm::all_reduce(
         narrow, group,
-        {.op = schedule::ReduceOp::kSum, .tag = bucket.index, .label = "16-bit gradients"});
+        {.op = schedule::ReduceOp::kSum, .tag = bucket.tag, .label = "16-bit gradients"});
   };
   const auto finish = [=](GradientBucket& bucket, const comm::Group&) {
     bucket.flat.copy_((*buffers)[bucket.index]);
@@ -232,9 +232,9 @@ CommunicationHook top_k_hook(double fraction) {
     sparse.values.copy_(sparse.residual.index_select(0, indices));
     sparse.residual.index_fill_(0, indices, 0);
     (void)comm::all_gather(sparse.all_indices, sparse.indices, group,
-                           {.tag = bucket.index, .label = "indices of gradients"});
+                           {.tag = bucket.tag, .label = "indices of gradients"});
     return comm::all_gather(sparse.all_values, sparse.values, group,
-                            {.tag = bucket.index, .label = "largest gradients"});
+                            {.tag = bucket.tag, .label = "largest gradients"});
   };
   const auto finish = [=](GradientBucket& bucket, const comm::Group& group) {
     const Sparse& sparse = (*states)[bucket.index];

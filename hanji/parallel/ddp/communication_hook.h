@@ -21,6 +21,8 @@ struct GradientBucket {
   std::vector<at::Tensor> gradients;  ///< Pieces of `flat`, each shaped like its parameter.
   /// The required result in `flat`: kAvg, the mean over the ranks, or kSum.
   schedule::ReduceOp op = schedule::ReduceOp::kAvg;
+  /// For CallOptions::tag: no other bucket, of this handle or another, has the same on the group.
+  uint64_t tag = 0;
 };
 
 /// Reduces the gradients of a bucket over all ranks in data_parallel(). Buckets begin in the same

@@ -46,23 +46,21 @@ DataParallelOptions resolve(DataParallelOptions options, const comm::Group& grou
 
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
                        const DataParallelOptions& asked) {
-  auto parameters = learning_parameters(module);
-  auto buffers = buffers_of(module);
-  check_same_structure(with_buffers(parameters, buffers), group,
-                       flat_mistakes(parameters, buffers, kReplicas));
-  const DataParallelOptions options = resolve(asked, group, parameters[0]);
-  broadcast_from_first(parameters, group);
-  broadcast_from_first(buffers, group);
-  check_same_values(parameters, group);
-  return Replicas(
-      std::make_unique<Reducer>(std::move(parameters), std::move(buffers), group, options));
+  ModuleTensors tensors = tensors_of(module);
+  check_same_structure(tensors.in_order, group, flat_mistakes(tensors, kReplicas));
+  const DataParallelOptions options = resolve(asked, group, tensors.learning[0]);
+  broadcast_from_first(tensors.in_order, group);
+  check_same_values(tensors.in_order, group);
+  auto watch = std::make_shared<ParameterWatch>(module, kReplicas, ParameterWatch::Types::kStay);
+  return Replicas(std::make_unique<Reducer>(std::move(tensors), group, options, std::move(watch)));
 }
 
 Replicas data_parallel(std::vector<NamedParameter> leaves, const comm::Group& group,
                        const DataParallelOptions& asked) {
   const DataParallelOptions options = resolve(asked, group, leaves.at(0));
-  return Replicas(
-      std::make_unique<Reducer>(std::move(leaves), std::vector<NamedParameter>(), group, options));
+  ModuleTensors tensors;
+  tensors.learning = std::move(leaves);
+  return Replicas(std::make_unique<Reducer>(std::move(tensors), group, options, nullptr));
 }
 
 Replicas::Replicas(std::unique_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}

@@ -118,10 +118,11 @@ class Replicas {
   /// Errors  throws kInvalidArgument for a negative weight; kUnsupported with kMean and with
   ///         stable bits.
   bool join(double weight);
-  /// Copies rank 0's buffers (running statistics) to all ranks.
+  /// Copies rank 0's buffers (running statistics), those that the module has now, to all ranks.
   void broadcast_buffers();
-  /// Compares a hash of every parameter over the ranks.
-  /// Errors  throws kMismatch on every rank, naming the first tensor and the ranks that differ.
+  /// Compares a hash of every parameter over the ranks, frozen ones too.
+  /// Errors  throws kMismatch on every rank, naming the first tensor and the ranks that differ, and
+  ///         what data_parallel() says of modules that have changed.
   void check_parameters();
 
   /// The distinct trainable parameters, in the order of module.named_parameters().
@@ -138,8 +139,8 @@ class Replicas {
   std::unique_ptr<Reducer> reducer_;
 };
 
-/// Replicates `module` on all ranks of `group`: parameters and buffers are broadcast from rank 0, and
-/// every backward() reduces gradients over the ranks during its computation. Gradients are averaged by
+/// Replicates `module` on all ranks of `group`: parameters, frozen ones too, and buffers are broadcast
+/// from rank 0, and every backward() reduces gradients over the ranks during its computation. Gradients are averaged by
 /// default (Average::kMean).
 ///
 /// Shape   any; strides too. A sparse gradient is densified into its bucket.
@@ -148,12 +149,17 @@ class Replicas {
 /// Cost    one all_reduce per bucket, 2 * ranks * parameter bytes of memory traffic in all, and one
 ///         of a byte per parameter for the used parameters.
 ///         Stable: one tree_all_reduce per bucket instead, 2 log2(grains) gradient buffers at most.
-/// Errors  throws kMismatch if names, shapes or dtypes differ between ranks, kInvalidArgument if
-///         nothing requires a gradient, another handle trains a parameter, or owners do not fit the
-///         grains (all mistakes of the module at once, by name, on all ranks);
-///         kUnsupported for stable bits with kWeighted, with a hook, or with gradients of 16 bits,
+/// Errors  throws kMismatch if names, shapes, dtypes or what requires a gradient differ between ranks,
+///         kInvalidArgument if nothing requires a gradient, another handle trains a parameter, or
+///         owners do not fit the grains (all mistakes of the module at once, by name, on all ranks);
+///         kUnsupported for parameters that are not dense or not of one real floating dtype, for stable bits with kWeighted, with a hook, or with gradients of 16 bits,
 ///         and for a hook with gradients of 16 bits. With static_order backward() throws
 ///         kInvalidArgument on the rank whose parameters are not those of its first.
+///         Later, backward(), finish(), join() and check_parameters() throw kInvalidArgument on every
+///         rank, naming the parameters, if on any rank one that was frozen requires a gradient, one
+///         is new in the module, or one has another dtype, shape or device; with static_order on that
+///         rank only. One that is frozen later counts as unused. backward() with create_graph throws
+///         kUnsupported.
 /// Thread  the group belongs to the calling thread.
 /// Source  Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,

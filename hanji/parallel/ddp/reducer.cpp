@@ -7,17 +7,20 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/new_tags.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/flat_parameters.h"
 
 namespace hanji::parallel {
 
-Reducer::Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParameter> buffers,
-                 const comm::Group& group, const DataParallelOptions& options)
-    : parameters_(std::move(parameters)),
-      named_buffers_(std::move(buffers)),
+Reducer::Reducer(ModuleTensors tensors, const comm::Group& group,
+                 const DataParallelOptions& options, std::shared_ptr<ParameterWatch> watch)
+    : parameters_(std::move(tensors.learning)),
+      frozen_(std::move(tensors.frozen)),
+      watch_(std::move(watch)),
       group_(group),
-      options_(options) {
+      options_(options),
+      tags_(comm::new_tags(group)) {
   const at::ScalarType own = parameters_[0].tensor.scalar_type();
   const at::ScalarType dtype = options.gradient_dtype.value_or(own);
   converts_ = dtype != own;
@@ -45,6 +48,7 @@ void Reducer::make_engine() {
   of.parts = options_.parts;
   of.remainder = converts_ ? Remainder::kNothing : Remainder::kSlot;
   of.static_order = options_.static_order;
+  of.watch = watch_;
   Gradients::Events events;
   events.on_sums = [this] {
     const int64_t every = options_.check_every;
@@ -66,6 +70,7 @@ void Reducer::place_buckets() {
     bucket.rows = rows.slice(1, of.begin, of.end);
     bucket.view = {
         buckets_.size() - 1, flat_.slice(0, of.begin, of.end), {}, reduce_op(options_.average)};
+    bucket.view.tag = tags_ + bucket.view.index;
     for (const int index : of.parameters) {
       bucket.view.gradients.push_back(
           alias(flat_, plan_.flat.offsets[index], parameters_[index].tensor.sizes()));
@@ -86,7 +91,7 @@ void Reducer::begin(size_t index, Gradients& /*gradients*/) {
   Bucket& bucket = buckets_[index];
   if (bucket.steps) {
     bucket.work = comm::tree_all_reduce(bucket.rows, bucket.view.flat, bucket.steps, group_,
-                                        {.tag = index, .label = "gradients"});
+                                        {.tag = tags_ + index, .label = "gradients"});
   } else {
     bucket.work =
         options_.hook ? options_.hook.begin(bucket.view, group_) : bucket.all_reduce.start();
@@ -119,6 +124,17 @@ std::vector<at::Tensor> Reducer::gradient_slots() const {
   return slots;
 }
 
+/// Those that the module has now.
+void Reducer::broadcast_buffers() {
+  if (watch_) broadcast_from_first(buffers_of(watch_->module()), group_);
+}
+
+/// A module that has changed on one rank only would be compared as it is not.
+void Reducer::check_parameters() {
+  gradients_->refuse_changes_together();
+  check_same_values(with_buffers(parameters_, frozen_), group_);
+}
+
 bool Reducer::join(double weight) {
   const bool stable = gradients_->fold() != nullptr;
   if (stable || options_.average == Average::kMean) {
@@ -132,7 +148,8 @@ bool Reducer::join(double weight) {
                                        "): the weight is not negative, 0 without data"));
   }
   at::Tensor total = at::full({1}, weight, at::kDouble);
-  comm::all_reduce_on_host(total, group_, {.label = "join"});
+  under_rule(gradients_->order_rule(),
+             [&] { comm::all_reduce_on_host(total, group_, {.tag = tags_, .label = "join"}); });
   if (total.item<double>() == 0) return false;
   gradients_->set_weight(weight, total.item<double>());
   if (weight > 0) return true;

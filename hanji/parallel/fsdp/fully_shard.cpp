@@ -209,6 +209,7 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   ShardedModel::Spec spec{kCaller, {.group = group}};
   const layers::Model* model = layered(module, options);
   if (model == nullptr) spec.units = find_units(module, options);
+  spec.module = &module;
   spec.parameters = prepare(module, group, sharding, kCaller);
   if (model == nullptr) {
     share_out(module, spec.parameters, spec.units);

@@ -97,7 +97,9 @@ struct FullyShardOptions {
 ///         SHARD_GRAD_OP, NO_SHARD, grains that ranks share unevenly, or of other ranks than it
 ///         says (kMismatch if ranks differ in their number). While its unit does not compute,
 ///         reading a parameter throws, naming it; a second backward() through one forward() throws,
-///         naming the unit; so does the call of a unit outside the root's where that casts outputs.
+///         naming the unit; so does the call of a unit outside the root's where that casts outputs. Ranks
+///         that gather different units, also of equal size, throw kMismatch, naming both. Gradients with
+///         create_graph throw kUnsupported.
 /// Source  Zhao et al., PyTorch FSDP, VLDB 2023; Rajbhandari et al., ZeRO, SC 2020, section 5.3.
 Sharded fully_shard(torch::nn::Module& module, const comm::Group& group,
                     const FullyShardOptions& options = {});

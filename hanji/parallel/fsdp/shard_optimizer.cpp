@@ -8,6 +8,7 @@ Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
                         const ShardOptimizerOptions& options) {
   const std::string caller = "shard_optimizer";
   ShardedModel::Spec spec{caller, {.group = group}};
+  spec.module = &module;
   ShardingOptions sharding = options.sharding;
   sharding.precision =
       agree_on_precision(sharding.precision, /*sees_calls=*/false, sharding, group, caller);

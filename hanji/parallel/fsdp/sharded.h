@@ -85,6 +85,10 @@ class ShardedModel;
 
 /// Handle to a module whose optimizer, gradients or parameters are sharded over a group.
 ///
+/// If the module changes, so that a parameter that was frozen requires a gradient, or one is new in it,
+/// backward() throws kInvalidArgument on every rank, naming it; step() too. One that is frozen later counts
+/// as unused.
+///
 /// Move-only. It must not outlive the module, whose parameters are usable after it only where they
 /// lay whole somewhere. Thread: every call from the thread that runs backward().
 class Sharded {

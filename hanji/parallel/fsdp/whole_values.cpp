@@ -51,7 +51,9 @@ std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& o
   at::Tensor all = at::zeros({static_cast<int64_t>(kept.size())}, at::kLong);
   std::ranges::copy(kept, all.mutable_data_ptr<int64_t>());
   comm::all_reduce_on_host(all, model.group(),
-                           {.op = schedule::ReduceOp::kMax, .label = "optimizer state"});
+                           {.op = schedule::ReduceOp::kMax,
+                            .tag = model.learning()[0]->part().tag,
+                            .label = "optimizer state"});
   kept.assign(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + kept.size());
   return kept;
 }
@@ -84,7 +86,8 @@ std::vector<at::Tensor> gather_unit(const FlatUnit& unit, const std::vector<at::
     mine.narrow(0, leaf.offset, leaf.elements.size()).copy_(by_leaf[i].reshape({-1}));
   }
   at::Tensor all = at::empty({part.plan.flat.count}, mine.options());
-  comm::all_gather(all, mine, layout::shard_counts(part.plan), part.group, {.label = part.name})
+  comm::all_gather(all, mine, layout::shard_counts(part.plan), part.group,
+                   {.tag = part.tag, .label = part.label()})
       .wait();
   std::vector<at::Tensor> whole;
   for (size_t i = 0; i < part.parameters.size(); ++i) {

@@ -27,6 +27,16 @@ const GradientHook* hook_of(const at::Tensor& parameter) {
   return dynamic_cast<const GradientHook*>(autograd::impl::post_acc_grad_hooks(parameter).get());
 }
 
+/// The first of the parameter's hooks that `is_one` takes.
+template <class IsOne>
+std::string first_strategy(const at::Tensor& parameter, const IsOne& is_one) {
+  const GradientHook* hook = hook_of(parameter);
+  while (hook != nullptr && !is_one(hook->user)) {
+    hook = dynamic_cast<const GradientHook*>(hook->earlier.get());
+  }
+  return hook == nullptr ? std::string() : hook->user.strategy;
+}
+
 }  // namespace
 
 void add_gradient_hook(const at::Tensor& parameter, GradientUser user,
@@ -34,28 +44,29 @@ void add_gradient_hook(const at::Tensor& parameter, GradientUser user,
   auto hook = std::make_unique<GradientHook>();
   hook->user = std::move(user);
   hook->on_gradient = std::move(on_gradient);
-  hook->earlier = std::move(autograd::impl::post_acc_grad_hooks(parameter));
+  if (autograd::impl::get_autograd_meta(parameter) != nullptr) {
+    hook->earlier = std::move(autograd::impl::post_acc_grad_hooks(parameter));
+  }
   autograd::impl::set_post_acc_grad_hooks(parameter, std::move(hook));
 }
 
-void remove_gradient_hook(const at::Tensor& parameter) {
-  auto& hook = autograd::impl::post_acc_grad_hooks(parameter);
-  if (auto* ours = dynamic_cast<GradientHook*>(hook.get())) {
-    autograd::impl::set_post_acc_grad_hooks(parameter, std::move(ours->earlier));
+void remove_gradient_hook(const at::Tensor& parameter, const void* owner) {
+  auto* place = &autograd::impl::post_acc_grad_hooks(parameter);
+  auto* hook = dynamic_cast<GradientHook*>(place->get());
+  while (hook != nullptr && hook->user.owner != owner) {
+    place = &hook->earlier;
+    hook = dynamic_cast<GradientHook*>(place->get());
   }
+  if (hook != nullptr) *place = std::exchange(hook->earlier, nullptr);
 }
 
 std::string strategy_of(const at::Tensor& parameter) {
-  const GradientHook* hook = hook_of(parameter);
-  return hook == nullptr ? std::string() : hook->user.strategy;
+  return first_strategy(parameter, [](const GradientUser& user) { return !user.only_watches; });
 }
 
 std::string stable_strategy_of(const at::Tensor& parameter) {
-  const GradientHook* hook = hook_of(parameter);
-  while (hook != nullptr && !hook->user.has_grains) {
-    hook = dynamic_cast<const GradientHook*>(hook->earlier.get());
-  }
-  return hook == nullptr ? std::string() : hook->user.strategy;
+  return first_strategy(
+      parameter, [](const GradientUser& user) { return user.has_grains && !user.only_watches; });
 }
 
 }  // namespace hanji::parallel

@@ -9,8 +9,10 @@ namespace hanji::parallel {
 
 /// What trains a parameter.
 struct GradientUser {
-  std::string strategy;     ///< The function whose handle it is.
-  bool has_grains = false;  ///< Its bits are stable: a backward is one grain.
+  std::string strategy;         ///< The function whose handle it is.
+  bool has_grains = false;      ///< Its bits are stable: a backward is one grain.
+  const void* owner = nullptr;  ///< Whose hook it is, for remove_gradient_hook().
+  bool only_watches = false;    ///< It trains the parameter no more than nobody does.
 };
 
 /// Calls `on_gradient` whenever backward has put a gradient into `parameter`, after an earlier hook
@@ -18,10 +20,10 @@ struct GradientUser {
 void add_gradient_hook(const at::Tensor& parameter, GradientUser user,
                        std::function<void()> on_gradient);
 
-/// Takes off the hook that was added last; the earlier one is back.
-void remove_gradient_hook(const at::Tensor& parameter);
+/// Takes off the hook of `owner` that was added last; the others stay.
+void remove_gradient_hook(const at::Tensor& parameter, const void* owner = nullptr);
 
-/// The strategy that trains a parameter already; empty: none.
+/// The strategy that trains a parameter already; empty: none, or it requires no gradient.
 std::string strategy_of(const at::Tensor& parameter);
 /// The same, of stable bits.
 std::string stable_strategy_of(const at::Tensor& parameter);

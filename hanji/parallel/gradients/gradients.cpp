@@ -12,6 +12,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/new_tags.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/gradients/gradient_hook.h"
@@ -38,9 +39,14 @@ Gradients::Gradients(std::vector<GradientUnit> units, GradientSink& sink, Gradie
     unit.first = num_parameters;
     num_parameters += size;
   }
+  if (options_.rule.broken.empty()) options_.rule = rule_of_handle(options_.caller);
+  for (const comm::Group& group : options_.groups) {
+    tags_.push_back(options_.ends_by_call ? 0 : comm::new_tags(group));  // servers make no engine
+  }
   make_folds();
   if (folds_.empty()) expect_parts();
   install_hooks();
+  watch_frozen();
 }
 
 void Gradients::make_folds() {
@@ -93,8 +99,10 @@ int64_t Gradients::num_rows() const {
 
 Gradients::~Gradients() {
   for (const Unit& unit : units_) {
-    for (const auto& entry : unit.of.parameters) remove_gradient_hook(entry.tensor);
+    for (const auto& entry : unit.of.parameters) remove_gradient_hook(entry.tensor, this);
   }
+  if (!options_.watch) return;
+  for (const auto& entry : options_.watch->frozen()) remove_gradient_hook(entry.tensor, this);
 }
 
 void Gradients::install_hooks() {
@@ -105,13 +113,52 @@ void Gradients::install_hooks() {
       if (options_.remainder == Remainder::kTrap) {
         unit.traps.push_back(std::make_unique<GradientTrap>(parameter, options_.caller));
       }
-      add_gradient_hook(parameter.tensor, {options_.caller, !folds_.empty()},
+      add_gradient_hook(parameter.tensor, {options_.caller, !folds_.empty(), this},
                         [this, u, i] { on_gradient(u, i); });
     }
   }
 }
 
+/// A backward may reach nothing else than what was frozen, so nothing else would tell of it.
+void Gradients::watch_frozen() {
+  if (!options_.watch) return;
+  for (const auto& entry : options_.watch->frozen()) {
+    add_gradient_hook(entry.tensor,
+                      {.strategy = options_.caller, .owner = this, .only_watches = true},
+                      [this] { on_frozen_gradient(); });
+  }
+}
+
+void Gradients::on_frozen_gradient() {
+  const bool only_adds = accumulating_ && !fold() && !events_.on_end;
+  if (only_adds || !has_changed()) return;
+  if (fold() && !fold()->is_open()) refuse_changes();
+  arm();
+}
+
+void Gradients::refuse_changes() const {
+  if (options_.watch) options_.watch->refuse_mistakes();
+}
+
+void Gradients::refuse_changes_together() const {
+  refuse_together(options_.watch ? options_.watch->mistakes() : Mistakes(), options_.groups);
+}
+
 void Gradients::on_gradient(size_t index, size_t position) {
+  under_rule(options_.rule, [&] { receive(index, position); });
+}
+
+void Gradients::refuse_graph() const {
+  if (!at::GradMode::is_enabled()) return;
+  throw Error(base::unsupported(
+      options_.caller +
+      ": backward() with create_graph, but sums over ranks are no part of a graph, so nothing goes "
+      "through `.grad` to a second backward(); take the inner gradient by "
+      "torch::autograd::grad(..., create_graph), of data_parallel() or shard_optimizer(), and put "
+      "it into the loss"));
+}
+
+void Gradients::receive(size_t index, size_t position) {
   Unit& unit = units_[index];
   const std::string& name = unit.of.parameters[position].name;
   if (fold() && (!fold()->is_open() || unit.parts[position] != part_)) {
@@ -121,6 +168,7 @@ void Gradients::on_gradient(size_t index, size_t position) {
                options_.caller + "()");
   }
   if (!fold() && options_.remainder == Remainder::kGradient) return;
+  refuse_graph();
   const bool only_adds = accumulating_ && !fold() && !events_.on_end;
   if (!only_adds) arm();
   if (unit.ready[position]) {
@@ -134,7 +182,11 @@ void Gradients::on_gradient(size_t index, size_t position) {
                std::to_string(expected_[index]));
   }
   const at::NoGradGuard no_grad;
-  take(index, position);
+  if (refuses_) {
+    sink_.rows(index);  // begin in the order of the other ranks, whatever they hold
+  } else {
+    take(index, position);
+  }
   unit.reached[position] = 1;
   if (only_adds) return;
   mark_ready(index, position);
@@ -194,7 +246,7 @@ void Gradients::mark_ready(size_t index, size_t position) {
   Unit& unit = units_[index];
   unit.ready[position] = 1;
   ++unit.num_ready;
-  if (fold() && fold()->is_open()) {
+  if (!refuses_ && fold() && fold()->is_open()) {
     for (const auto& [into, from] : fold()->step().combines) {
       slot(index, into, position).add_(slot(index, from, position));
     }
@@ -228,6 +280,7 @@ void Gradients::arm() {
         options_.caller + "() anew on every rank");
   }
   armed_graph_task_ = task;
+  refuses_ = has_changed();
   keeps_graph_ = torch::autograd::get_current_graph_task_keep_graph();
   torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); });
   if (events_.on_first) events_.on_first();
@@ -237,11 +290,16 @@ void Gradients::finish() {
   if (fold() && !fold()->is_open() && fold()->grains().size() > 0) {
     refuse_use("finish() outside any grain; call grain(index)");
   }
+  refuses_ = refuses_ || has_changed();
   end_of_backward();
 }
 
-/// Of all gradients, or in stable of those of one grain.
 void Gradients::end_of_backward() {
+  under_rule(options_.rule, [&] { finish_backward(); });
+}
+
+/// Of all gradients, or in stable of those of one grain.
+void Gradients::finish_backward() {
   const at::NoGradGuard no_grad;
   if (!accumulating_) ++num_backwards_;
   const bool is_last = !accumulating_ && num_backwards_ == expected_in_all_;
@@ -272,6 +330,7 @@ void Gradients::end_backward() {
     unit.num_ready = 0;
   }
   armed_graph_task_ = -1;
+  refuses_ = false;
 }
 
 /// What backward has not given.
@@ -279,6 +338,11 @@ void Gradients::fill(size_t index) {
   Unit& unit = units_[index];
   for (size_t i = 0; i < unit.ready.size(); ++i) {
     if (unit.ready[i] || (fold() && unit.parts[i] != part_)) continue;
+    if (refuses_) {
+      sink_.rows(index);
+      mark_ready(index, i);
+      continue;
+    }
     if (!fold() && grad_holds_all()) {
       unit.held[i] = unit.of.parameters[i].tensor.grad().defined();
       if (unit.held[i]) take(index, i);
@@ -289,6 +353,10 @@ void Gradients::fill(size_t index) {
 }
 
 void Gradients::end_step() {
+  under_rule(options_.rule, [&] { finish_step(); });
+}
+
+void Gradients::finish_step() {
   const at::NoGradGuard no_grad;
   if (fold()) {
     if (fold()->is_open()) end_of_backward();
@@ -310,7 +378,10 @@ void Gradients::end_step() {
 }
 
 void Gradients::end_units() {
-  if (options_.static_order && used_.defined()) check_static_order();
+  if (options_.static_order && used_.defined()) {
+    refuse_changes();
+    check_static_order();
+  }
   for (size_t u = 0; u < units_.size(); ++u) sink_.end(u, *this);
   for (Unit& unit : units_) {
     std::ranges::fill(unit.reached, 0);
@@ -326,20 +397,28 @@ void Gradients::end_units() {
   if (!options_.static_order) used_.reset();
 }
 
-std::span<const uint8_t> Gradients::used(size_t index) {
-  if (!used_.defined()) {
-    const size_t count = units_.back().first + units_.back().held.size();
-    used_ = at::zeros({static_cast<int64_t>(count)}, at::kByte);
-    auto* bytes = used_.mutable_data_ptr<uint8_t>();
-    for (Unit& unit : units_) {
-      bytes = std::ranges::copy(unit.held, bytes).out;
-      unit.reached_first = unit.reached;
-    }
-    for (const comm::Group& group : options_.groups) {
-      comm::all_reduce_on_host(used_, group,
-                               {.op = schedule::ReduceOp::kMax, .label = "used parameters"});
-    }
+/// The first byte also tells whether the module of any rank has changed.
+void Gradients::exchange_used() {
+  constexpr uint8_t kChanged = 2;
+  const size_t count = units_.back().first + units_.back().held.size();
+  used_ = at::zeros({static_cast<int64_t>(count)}, at::kByte);
+  auto* bytes = used_.mutable_data_ptr<uint8_t>();
+  for (Unit& unit : units_) {
+    bytes = std::ranges::copy(unit.held, bytes).out;
+    unit.reached_first = unit.reached;
   }
+  auto& first = *used_.mutable_data_ptr<uint8_t>();
+  if (has_changed()) first |= kChanged;
+  for (size_t g = 0; g < options_.groups.size(); ++g) {
+    comm::all_reduce_on_host(
+        used_, options_.groups[g],
+        {.op = schedule::ReduceOp::kMax, .tag = tags_[g], .label = "used parameters"});
+  }
+  if (first >= kChanged) refuse_changes_together();
+}
+
+std::span<const uint8_t> Gradients::used(size_t index) {
+  if (!used_.defined()) exchange_used();
   const Unit& unit = units_[index];
   return {used_.const_data_ptr<uint8_t>() + unit.first, unit.held.size()};
 }
@@ -348,8 +427,8 @@ double Gradients::divisor() {
   if (fold() && options_.average == Average::kMean) return static_cast<double>(options_.num_grains);
   if (options_.average == Average::kWeighted && !total_weight_) {
     at::Tensor total = at::full({1}, weight_, at::kDouble);
-    for (const comm::Group& group : options_.groups) {
-      comm::all_reduce_on_host(total, group, {.label = "weights"});
+    for (size_t g = 0; g < options_.groups.size(); ++g) {
+      comm::all_reduce_on_host(total, options_.groups[g], {.tag = tags_[g], .label = "weights"});
     }
     total_weight_ = total.item<double>();
   }

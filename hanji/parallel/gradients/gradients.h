@@ -17,6 +17,8 @@
 #include "hanji/parallel/gradients/sink.h"
 #include "hanji/parallel/grain_part.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/parallel/order_rule.h"
+#include "hanji/parallel/parameter_watch.h"
 
 namespace hanji::parallel {
 
@@ -46,6 +48,10 @@ struct GradientOptions {
   Remainder remainder = Remainder::kSlot;
   bool ends_by_call = false;  ///< Steps end in end_step() only.
   bool static_order = false;  ///< As in DataParallelOptions.
+  /// Of the module whose parameters these are. A step in which it finds mistakes on any rank gives no
+  /// gradients, and throws them on every rank; with ends_by_call, or a static order, on this rank.
+  std::shared_ptr<ParameterWatch> watch = {};
+  OrderRule rule = {};  ///< Of calls that do not match; empty: rule_of_handle().
 };
 
 /// Copies gradients to the slots of their units during backward, and passes complete units to a sink.
@@ -99,6 +105,14 @@ class Gradients {
   /// grains.
   void end_step();
 
+  /// Throws on this rank if its module has changed.
+  void refuse_changes() const;
+  /// Throws kUnsupported within a backward that makes a graph of itself (create_graph).
+  void refuse_graph() const;
+  /// Throws on every rank if the module of any has. A collective.
+  void refuse_changes_together() const;
+  const OrderRule& order_rule() const { return options_.rule; }
+
   bool in_backward() const { return armed_graph_task_ != -1; }
   /// The graphs that end with this backward.
   bool keeps_graph() const { return keeps_graph_; }
@@ -138,7 +152,12 @@ class Gradients {
   void make_folds();
   void expect_parts();
   void install_hooks();
+  void watch_frozen();
   void on_gradient(size_t unit, size_t position);
+  void receive(size_t unit, size_t position);
+  void on_frozen_gradient();
+  bool has_changed() const { return options_.watch && options_.watch->has_mistakes(); }
+  void exchange_used();
   const at::Tensor& slot(size_t unit, size_t row, size_t position);
   void take(size_t unit, size_t position);
   void mark_ready(size_t unit, size_t position);
@@ -146,6 +165,8 @@ class Gradients {
   void begin_complete_units();
   void fill(size_t unit);
   void end_of_backward();
+  void finish_backward();
+  void finish_step();
   void end_backward();
   void end_units();
   void check_static_order() const;
@@ -165,10 +186,13 @@ class Gradients {
   int64_t num_folded_ = 0;
   int armed_graph_task_ = -1;
   bool keeps_graph_ = false;
+  bool refuses_ =
+      false;  ///< This backward: the module has changed, so its gradients are not taken.
   bool accumulating_;
   double weight_ = 1;
   std::optional<double> total_weight_;  ///< Once it is known.
   at::Tensor used_;                     ///< Undefined: not asked for yet.
+  std::vector<uint64_t> tags_;          ///< By group, of calls that are not a unit's.
 };
 
 }  // namespace hanji::parallel

@@ -40,7 +40,7 @@ std::vector<NormBlock> blocks_of(std::span<const layout::Unit *const> units, int
 }  // namespace
 
 double norm_of_shards(std::span<const layout::Unit *const> units, const std::vector<double> &mine,
-                      const comm::Group &group) {
+                      const comm::Group &group, uint64_t tag) {
   std::vector<NormBlock> blocks;
   std::vector<int64_t> counts;
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -51,7 +51,7 @@ double norm_of_shards(std::span<const layout::Unit *const> units, const std::vec
   const at::Tensor input = at::empty({std::ssize(mine)}, at::kDouble);
   std::ranges::copy(mine, input.mutable_data_ptr<double>());
   at::Tensor all = at::empty({std::ssize(blocks)}, at::kDouble);
-  comm::all_gather(all, input, counts, group, {.label = "norms"}).wait();
+  comm::all_gather(all, input, counts, group, {.tag = tag, .label = "norms"}).wait();
   const double *next = all.const_data_ptr<double>();
   for (NormBlock &block : blocks) block.sum = *next++;
   if (!std::is_sorted(blocks.begin(), blocks.end())) std::stable_sort(blocks.begin(), blocks.end());

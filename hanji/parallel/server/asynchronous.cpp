@@ -225,8 +225,8 @@ class Asynchronous : public ServerState {
       if (!awaits(rank)) return false;
       stream.next = announcement();
       // Our own deadline comes first: it can say who waits for whom.
-      const comm::CallOptions options{.label = "announcement",
-                                      .deadline = 4 * group_.options().deadline};
+      const comm::CallOptions options{
+          .tag = tags_, .label = "announcement", .deadline = 4 * group_.options().deadline};
       stream.arrival.push_back(comm::recv(stream.next, rank, group_, options));
       moved_.received += static_cast<int64_t>(stream.next.nbytes());
     }

@@ -37,16 +37,16 @@ void check_options(const ParameterServerOptions& options, const NamedParameter& 
 
 ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& group,
                                  const ParameterServerOptions& asked) {
-  auto parameters = learning_parameters(module);
-  const auto buffers = buffers_of(module);
-  Mistakes mistakes = flat_mistakes(parameters, buffers, "parameter_server");
+  ModuleTensors tensors = tensors_of(module);
+  std::vector<NamedParameter>& parameters = tensors.learning;
+  Mistakes mistakes = flat_mistakes(tensors, "parameter_server");
   if (!parameters.empty() && parameters[0].tensor.is_cuda()) {
     mistakes.add(
         "device", parameters[0].name,
         base::unsupported("parameter_server: " + parameters[0].name +
                           " is on a GPU; move the module to the CPU, where servers update"));
   }
-  check_same_structure(with_buffers(parameters, buffers), group, mistakes);
+  check_same_structure(tensors.in_order, group, mistakes);
   check_options(asked, parameters[0]);
   const layout::FlatLayout flat = flat_layout_of(parameters);
   const auto shares = layout::cut_at_blocks(
@@ -56,11 +56,13 @@ ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& g
   options.owners =
       stable_owners({"parameter_server", asked.average, asked.num_grains, asked.owners},
                     static_cast<int>(shares.workers.size()));
-  broadcast_from_first(parameters, group);
-  broadcast_from_first(buffers, group);
+  broadcast_from_first(tensors.in_order, group);
   const auto make =
       options.timing == ServerTiming::kSynchronous ? synchronous_server : asynchronous_server;
-  return ParameterServer(make(std::move(parameters), group, options, flat, shares));
+  auto state = make(std::move(parameters), group, options, flat, shares);
+  state->set_watch(
+      std::make_unique<ParameterWatch>(module, "parameter_server", ParameterWatch::Types::kStay));
+  return ParameterServer(std::move(state));
 }
 
 ParameterServer::ParameterServer(std::unique_ptr<ServerState> state) : state_(std::move(state)) {}
@@ -77,8 +79,14 @@ void ParameterServer::grain(int64_t index) { state_->gradients("grain()").begin_
 layout::Range ParameterServer::grains() const {
   return is_worker() ? grains_of(state_->gradients("grains()").fold()) : layout::Range{};
 }
-ServerStep ParameterServer::step(double learning_rate) { return state_->step(learning_rate); }
-double ParameterServer::push() { return state_->push(); }
+ServerStep ParameterServer::step(double learning_rate) {
+  state_->refuse_changes();
+  return state_->step(learning_rate);
+}
+double ParameterServer::push() {
+  state_->refuse_changes();
+  return state_->push();
+}
 ServerStep ParameterServer::update(double learning_rate, double gradient_divisor) {
   return state_->update(learning_rate, gradient_divisor);
 }
@@ -86,7 +94,10 @@ std::vector<at::Tensor> ParameterServer::gradient_slots() const {
   return state_->gradients("gradient_slots()").slots(0);
 }
 void ParameterServer::finish() { state_->finish(); }
-void ParameterServer::synchronize() { state_->synchronize(); }
+void ParameterServer::synchronize() {
+  state_->refuse_changes();
+  state_->synchronize();
+}
 void ParameterServer::gather_state(torch::optim::Optimizer& whole) const {
   state_->gather_state(whole);
 }

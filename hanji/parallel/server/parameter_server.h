@@ -158,14 +158,17 @@ class ParameterServer {
   std::unique_ptr<ServerState> state_;
 };
 
-/// Makes `module` the same on all ranks of `group` (rank 0's values) and shares its parameters out.
-/// The module stays as its author wrote it; its parameters move into one flat buffer of the heap.
+/// Makes `module` the same on all ranks of `group` (rank 0's values, also of frozen parameters) and
+/// shares its parameters out. The module stays as its author wrote it; its parameters move into one flat
+/// buffer of the heap.
 ///
 /// Order   all ranks call it.
 /// Errors  throws kMismatch where modules differ, kInvalidArgument where another handle trains a
 ///         parameter and for roles, owners or bounds that make no sense, kUnsupported for parameters
 ///         of several dtypes, of 16 bits with num_grains, off the CPU, for kWeighted, and for
-///         num_grains with kAsynchronous, which is stable in no sense.
+///         num_grains with kAsynchronous, which is stable in no sense. Later, step(), push() and
+///         synchronize() throw kInvalidArgument on a rank whose module has changed, naming what:
+///         a frozen parameter that requires a gradient, a new one, another dtype, other memory.
 /// Source  Li et al., Parameter Server, OSDI 2014; Ho et al., Stale Synchronous Parallel, NIPS 2013.
 ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& group,
                                  const ParameterServerOptions& options = {});

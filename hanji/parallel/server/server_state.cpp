@@ -12,6 +12,7 @@
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/message.h"
+#include "hanji/comm/new_tags.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/gradients/gradient_hook.h"
 #include "hanji/parallel/optimizer_kind.h"
@@ -71,7 +72,8 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
       options_(options),
       layout_(std::move(flat)),
       shares_(std::move(shares)),
-      tree_(tree_over(options_, shares_.workers.size())) {
+      tree_(tree_over(options_, shares_.workers.size())),
+      tags_(comm::new_tags(group)) {
   const auto found = std::ranges::find(shares_.workers, group_.rank());
   if (found != shares_.workers.end()) {
     worker_ = static_cast<int>(found - shares_.workers.begin());
@@ -80,13 +82,13 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
   if (is_server()) place_server();
   if (is_worker()) return;
   for (const NamedParameter& entry : parameters_) {
-    add_gradient_hook(entry.tensor, {kServer}, [] {});  // other strategies see it
+    add_gradient_hook(entry.tensor, {.strategy = kServer, .owner = this}, [] {});  // others see it
   }
 }
 
 ServerState::~ServerState() {
   if (is_worker()) return;
-  for (const NamedParameter& entry : parameters_) remove_gradient_hook(entry.tensor);
+  for (const NamedParameter& entry : parameters_) remove_gradient_hook(entry.tensor, this);
 }
 
 void ServerState::place_worker() {
@@ -168,6 +170,21 @@ at::Tensor ServerState::held_weights() const {
   return held;
 }
 
+void ServerState::refuse_changes() const {
+  watch_->refuse_mistakes();
+  if (!is_worker()) return;
+  const auto* begin = static_cast<const std::byte*>(flat_.const_data_ptr());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, tensor] = parameters_[i];
+    if (tensor.const_data_ptr() == begin + layout_.offsets[i] * tensor.element_size()) continue;
+    throw Error(base::invalid_argument(
+        "parameter_server: parameter " + name +
+        " has got other memory, as by set_data() or torch::load(), which weights of servers do not "
+        "reach; copy values into it (copy_(), hanji::load()), or do that before "
+        "parameter_server()"));
+  }
+}
+
 Gradients& ServerState::gradients(const char* call) const {
   if (is_worker()) return *engine_;
   throw Error(base::invalid_argument(
@@ -185,12 +202,12 @@ std::vector<layout::Range> ServerState::pieces_of(layout::Range range) const {
 }
 
 void ServerState::send_to(const at::Tensor& tensor, int rank, const char* label, Works& works) {
-  works.push_back(comm::send(tensor, rank, group_, {.label = label}));
+  works.push_back(comm::send(tensor, rank, group_, {.tag = tags_, .label = label}));
   moved_.sent += static_cast<int64_t>(tensor.nbytes());
 }
 
 void ServerState::receive_from(at::Tensor tensor, int rank, const char* label, Works& works) {
-  works.push_back(comm::recv(tensor, rank, group_, {.label = label}));
+  works.push_back(comm::recv(tensor, rank, group_, {.tag = tags_, .label = label}));
   moved_.received += static_cast<int64_t>(tensor.nbytes());
 }
 
@@ -214,7 +231,7 @@ void ServerState::synchronize() {
     const layout::Range range = shares_.range_of(server);
     if (range.empty()) continue;
     at::Tensor part = all.slice(0, range.begin, range.end);
-    comm::broadcast(part, server, group_, {.label = "weights"}).wait();
+    comm::broadcast(part, server, group_, {.tag = tags_, .label = "weights"}).wait();
   }
   if (is_worker()) return;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -237,8 +254,8 @@ ServerState::Kept ServerState::kept_anywhere(const OptimizerKind& kind) const {
       mine[kTensors + i] = find_flat(*optimizer_, kind.flat_names[i]).defined() ? 1 : 0;
     }
   }
-  comm::all_reduce_on_host(all, group_,
-                           {.op = schedule::ReduceOp::kMax, .label = "optimizer state"});
+  comm::all_reduce_on_host(
+      all, group_, {.op = schedule::ReduceOp::kMax, .tag = tags_, .label = "optimizer state"});
   const auto* of_all = all.const_data_ptr<int64_t>();
   if (of_all[kMisfit] != 0) refuse(optimizer_.get(), kind);
   Kept kept{.updates = of_all[kUpdates]};
@@ -253,7 +270,7 @@ at::Tensor ServerState::whole_of(const char* name) const {
     if (range.empty()) continue;
     at::Tensor part = all.slice(0, range.begin, range.end);
     if (server == group_.rank()) part.copy_(find_flat(*optimizer_, name));
-    comm::broadcast(part, server, group_, {.label = name}).wait();
+    comm::broadcast(part, server, group_, {.tag = tags_, .label = name}).wait();
   }
   return all;
 }

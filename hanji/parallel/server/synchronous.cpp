@@ -82,7 +82,7 @@ class Synchronous : public ServerState {
       mine.insert(mine.end(), sums.begin(), sums.end());
     }
     const layout::Unit* unit = &unit_;
-    return norm_of_shards({&unit, 1}, mine, group_);
+    return norm_of_shards({&unit, 1}, mine, group_, tags_);
   }
 
   double divisor() const {

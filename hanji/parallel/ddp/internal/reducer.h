@@ -13,6 +13,7 @@
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/gradients/gradients.h"
+#include "hanji/parallel/parameter_watch.h"
 
 namespace hanji::parallel {
 
@@ -20,8 +21,9 @@ namespace hanji::parallel {
 /// handed to the parameters. Stable: by a tree_all_reduce of all rows into row 0.
 class Reducer : public GradientSink {
  public:
-  Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParameter> buffers,
-          const comm::Group& group, const DataParallelOptions& options);
+  /// `watch`: of the module whose tensors these are; null without one.
+  Reducer(ModuleTensors tensors, const comm::Group& group, const DataParallelOptions& options,
+          std::shared_ptr<ParameterWatch> watch);
 
   const at::Tensor& rows(size_t bucket) override { return buckets_[bucket].rows; }
   void begin(size_t bucket, Gradients& gradients) override;
@@ -29,8 +31,8 @@ class Reducer : public GradientSink {
 
   Gradients& gradients() { return *gradients_; }
   bool join(double weight);
-  void broadcast_buffers() { broadcast_from_first(named_buffers_, group_); }
-  void check_parameters() { check_same_values(parameters_, group_); }
+  void broadcast_buffers();
+  void check_parameters();
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const at::Tensor& flat_gradients() const { return flat_; }
   std::vector<at::Tensor> gradient_slots() const;
@@ -49,7 +51,8 @@ class Reducer : public GradientSink {
   void place_buckets();
 
   std::vector<NamedParameter> parameters_;
-  std::vector<NamedParameter> named_buffers_;
+  std::vector<NamedParameter> frozen_;
+  std::shared_ptr<ParameterWatch> watch_;  ///< Null: of leaves, not of a module.
   comm::Group group_;
   DataParallelOptions options_;
   layout::BucketPlan plan_;
@@ -57,6 +60,7 @@ class Reducer : public GradientSink {
   at::Tensor flat_;  ///< Row 0 of all buckets.
   std::vector<Bucket> buckets_;
   int64_t num_steps_ = 0;
+  uint64_t tags_;  ///< Of calls that are not prepared: of bucket 0, and of join().
   std::unique_ptr<Gradients> gradients_;
 };
 

@@ -12,7 +12,7 @@ class Gathered : public UnitMemory {
  public:
   Gathered(const UnitPart& part, const std::optional<comm::Group>& secondary)
       : UnitMemory(part), gather_(prepare_gather(part.dtypes.compute)) {
-    if (secondary) secondary_.emplace(part.plan, *secondary);
+    if (secondary) secondary_.emplace(part, *secondary);
   }
 
   bool is_gathered() const override { return true; }
@@ -21,7 +21,7 @@ class Gathered : public UnitMemory {
     if (whole_.defined()) return;
     const at::NoGradGuard no_grad;
     whole_ = empty_whole(part_.dtypes.compute, "unsharded units");
-    gathering_ = has_secondary() ? secondary_->gather(whole_, part_.name) : gather_shards();
+    gathering_ = has_secondary() ? secondary_->gather(whole_) : gather_shards();
   }
 
   void unshard() override {

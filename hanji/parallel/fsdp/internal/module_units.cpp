@@ -266,7 +266,9 @@ void ModuleUnits::prefetch(size_t unit, int direction) {
   auto next = neighbour(unit, direction);
   if (!next || units_[*next].stays_whole) return;
   if (num_whole() < static_cast<size_t>(rules_.max_in_flight)) {
-    for (FlatUnit* flat : units_[*next].flats) flat->memory().begin_unshard();
+    under_rule(rules_.order, [&] {
+      for (FlatUnit* flat : units_[*next].flats) flat->memory().begin_unshard();
+    });
     next = neighbour(*next, direction);
   }
   if (!next) return;
@@ -301,14 +303,18 @@ void ModuleUnits::on_end_of_backward(bool ends_batch, bool keeps_graph) {
 
 void ModuleUnits::unshard(ModuleUnit& unit) {
   if (pinned_) return;
-  for (FlatUnit* flat : unit.flats) flat->memory().begin_unshard();
-  for (FlatUnit* flat : unit.flats) flat->unshard();
+  under_rule(rules_.order, [&] {
+    for (FlatUnit* flat : unit.flats) flat->memory().begin_unshard();
+    for (FlatUnit* flat : unit.flats) flat->unshard();
+  });
 }
 
 /// Ranks that own different numbers of grains gather alike if each does so once for all its grains.
 void ModuleUnits::reshard(ModuleUnit& unit) {
   if (pinned_ || rules_.holds_batch || unit.holds > 0) return;
-  for (FlatUnit* flat : unit.flats) flat->reshard();
+  under_rule(rules_.order, [&] {  // what was gathered ahead is waited for
+    for (FlatUnit* flat : unit.flats) flat->reshard();
+  });
 }
 
 void ModuleUnits::reshard_after_forward(ModuleUnit& unit) {

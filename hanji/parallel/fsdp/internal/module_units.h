@@ -11,6 +11,7 @@
 
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/order_rule.h"
 
 namespace torch::nn {
 class Module;
@@ -44,6 +45,7 @@ struct UnitRules {
   bool prefetches = true;    ///< The next forward or backward is that of the neighbour.
   int max_in_flight = 2;
   MixedPrecisionPolicy precision = {};
+  OrderRule order = {};  ///< What ranks have broken whose gathers do not match.
 };
 
 /// The modules that are units: who is whole while forward and backward call them.

@@ -30,7 +30,7 @@ std::vector<double> own_blocks(ShardGradients& gradients) {
   return blocks;
 }
 
-double norm_on_device(const std::vector<FlatUnit*>& units, const comm::Group& group) {
+double norm_on_device(const std::vector<FlatUnit*>& units, const comm::Group& group, uint64_t tag) {
   at::Tensor square = at::full({1}, 0.0, at::kDouble);
   for (const FlatUnit* unit : units) {
     for (const Leaf& leaf : unit->leaves()) {
@@ -41,7 +41,7 @@ double norm_on_device(const std::vector<FlatUnit*>& units, const comm::Group& gr
       square += norm * norm;
     }
   }
-  comm::all_reduce_on_host(square, group, {.label = "norms"});
+  comm::all_reduce_on_host(square, group, {.tag = tag, .label = "norms"});
   return std::sqrt(square.item<double>());
 }
 
@@ -50,11 +50,12 @@ double norm_on_device(const std::vector<FlatUnit*>& units, const comm::Group& gr
 double clip_grad_norm(ShardGradients& gradients, const std::vector<FlatUnit*>& units,
                       const comm::Group& group, double max_norm) {
   const at::NoGradGuard no_grad;
+  const uint64_t tag = units[0]->part().tag;
   std::vector<const layout::Unit*> plans;
   for (const FlatUnit* unit : units) plans.push_back(&unit->part().plan);
   const double norm = units[0]->part().device.is_cpu()
-                          ? norm_of_shards(plans, own_blocks(gradients), group)
-                          : norm_on_device(units, group);
+                          ? norm_of_shards(plans, own_blocks(gradients), group, tag)
+                          : norm_on_device(units, group, tag);
   const double divisor = clip_divisor(norm, max_norm);
   if (!std::isfinite(norm) || divisor == 1) return norm;
   gradients.for_each_unit(/*changes=*/true, [&](const FlatUnit& unit) {

@@ -68,6 +68,7 @@ Mistakes mistakes_of(const std::vector<NamedParameter>& parameters, const std::s
     } else {
       mistakes.add_if_taken(entry, caller);
     }
+    mistakes.add_if_no_sum(entry, caller);
     if (tensor.device() != parameters[0].tensor.device()) {
       add("device", name,
           "parameter " + name + " is on " + tensor.device().str() + " but " + parameters[0].name +
@@ -97,6 +98,7 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
   const auto buffers = buffers_of(module);
   auto tensors = with_buffers(parameters, buffers);
   auto mistakes = mistakes_of(parameters, caller);
+  for (const NamedParameter& entry : buffers) mistakes.add_if_learning(entry, caller);
   for (const auto& entry : tensors) {
     if (options.initial) {
       add_if_unknown(entry, *options.initial, caller, mistakes);

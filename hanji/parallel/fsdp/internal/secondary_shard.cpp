@@ -3,16 +3,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-#include <utility>
-
-#include "hanji/comm/all_gather.h"
+#include "hanji/comm/prepare.h"
 
 namespace hanji::parallel {
 
-SecondaryShard::SecondaryShard(layout::Unit plan, const comm::Group& secondary)
-    : plan_(std::move(plan)), secondary_(secondary) {
+SecondaryShard::SecondaryShard(const UnitPart& part, const comm::Group& secondary)
+    : plan_(part.plan), secondary_(secondary) {
   plan_.shards = layout::cut_shards(plan_.flat, secondary_.size());
-  counts_ = layout::shard_counts(plan_);
+  gather_ = comm::prepare(schedule::Routine::kAllGather, part.dtypes.compute,
+                          layout::shard_counts(plan_), secondary_, {.label = part.label()});
 }
 
 void SecondaryShard::keep(const at::Tensor& whole) {
@@ -23,10 +22,6 @@ void SecondaryShard::keep(const at::Tensor& whole) {
               ? secondary_.heap().empty({own.size()}, whole.scalar_type(), "resharded units")
               : at::empty({own.size()}, whole.options());
   part_.copy_(whole.narrow(0, own.begin, own.size()));
-}
-
-comm::Work SecondaryShard::gather(at::Tensor& whole, const std::string& label) const {
-  return comm::all_gather(whole, part_, counts_, secondary_, {.label = label});
 }
 
 }  // namespace hanji::parallel

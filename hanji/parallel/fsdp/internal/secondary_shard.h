@@ -8,6 +8,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/work.h"
 #include "hanji/layout/unit.h"
+#include "hanji/parallel/fsdp/internal/unit_memory.h"
 
 namespace hanji::parallel {
 
@@ -15,19 +16,20 @@ namespace hanji::parallel {
 /// Backward gathers it among these, instead of from all that have shards.
 class SecondaryShard {
  public:
-  SecondaryShard(layout::Unit plan, const comm::Group& secondary);
+  /// A collective of the secondary group.
+  SecondaryShard(const UnitPart& part, const comm::Group& secondary);
 
   /// Copies this rank's part of the unit.
   void keep(const at::Tensor& whole);
   void drop() { part_.reset(); }
   bool is_kept() const { return part_.defined(); }
-  /// Of what all ranks of the group keep. `whole` has the dtype of what was kept.
-  comm::Work gather(at::Tensor& whole, const std::string& label) const;
+  /// Of what all ranks of the group keep. `whole` has the dtype in which the unit is computed.
+  comm::Work gather(at::Tensor& whole) { return gather_.start(whole, part_); }
 
  private:
   layout::Unit plan_;  ///< Cut over the group.
-  std::vector<int64_t> counts_;
   comm::Group secondary_;
+  comm::Call gather_;
   at::Tensor part_;
 };
 

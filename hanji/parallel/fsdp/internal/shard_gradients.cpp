@@ -10,6 +10,7 @@
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/new_tags.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/flat_parameters.h"
 
@@ -25,7 +26,7 @@ at::Tensor zero_shares(const FlatUnit& flat, c10::ScalarType dtype, int64_t coun
 
 ShardGradients::ShardGradients(const std::vector<FlatUnit*>& units, Setup setup,
                                Gradients::Events events)
-    : setup_(std::move(setup)) {
+    : setup_(std::move(setup)), tags_(comm::new_tags(setup_.everyone.value_or(setup_.group))) {
   for (FlatUnit* flat : units) units_.emplace_back().flat = flat;
   make_engine(std::move(events));
   place_shards();
@@ -47,6 +48,8 @@ void ShardGradients::make_engine(Gradients::Events events) {
   of.owner = (setup_.everyone ? *setup_.everyone : setup_.group).rank();
   of.parts = options.parts;
   of.remainder = Remainder::kTrap;
+  of.watch = setup_.watch;
+  of.rule = setup_.rule;
   events.on_unit = [this, told = std::move(events.on_unit)](size_t order) {
     told(reversed(order));
   };
@@ -71,8 +74,10 @@ void ShardGradients::place_rows() {
 
 void ShardGradients::prepare_calls(Unit& unit, uint64_t tag) const {
   const UnitPart& part = unit.flat->part();
-  comm::PrepareOptions call{
-      .op = reduce_op(setup_.options.average), .tag = tag, .label = "gradients"};
+  const std::string_view name = part.label();
+  const std::string label =
+      std::string("gradients ") + (name.starts_with("of ") ? "" : "of ") + std::string(name);
+  comm::PrepareOptions call{.op = reduce_op(setup_.options.average), .tag = tag, .label = label};
   unit.reduce_scatter = comm::prepare(schedule::Routine::kReduceScatter, part.dtypes.reduce,
                                       layout::shard_counts(part.plan), setup_.group, call);
   if (!setup_.replicas) return;
@@ -148,7 +153,7 @@ void ShardGradients::begin(size_t order, Gradients& /*gradients*/) {
     at::Tensor sum = whole;
     unit.work = comm::tree_all_reduce(unit.rows, sum, unit.steps,
                                       setup_.everyone ? *setup_.everyone : setup_.group,
-                                      {.tag = index, .label = "gradients"});
+                                      {.tag = tags_ + index, .label = "gradients"});
     ++num_begun_;
     return;
   }
@@ -176,7 +181,7 @@ void ShardGradients::begin_stored(Unit& unit, size_t order) {
   std::ranges::copy(used, unit.used_anywhere.mutable_data_ptr<uint8_t>());
   unit.used_work = comm::all_reduce(
       unit.used_anywhere, setup_.group,
-      {.op = schedule::ReduceOp::kMax, .tag = reversed(order), .label = "used parameters"});
+      {.op = schedule::ReduceOp::kMax, .tag = tags_ + reversed(order), .label = "used parameters"});
 }
 
 bool ShardGradients::retire_oldest() {

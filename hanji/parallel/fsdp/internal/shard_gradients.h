@@ -36,6 +36,8 @@ class ShardGradients : public GradientSink {
     bool keeps_whole = false;                ///< Rows for every unit, all the time.
     std::string caller = {};                 ///< Said in errors.
     std::shared_ptr<ShardStore> store = {};  ///< Where the shares lie; null: in memory.
+    std::shared_ptr<ParameterWatch> watch = {};  ///< As in GradientOptions.
+    OrderRule rule = {};                         ///< The same.
   };
   ShardGradients(const std::vector<FlatUnit*>& units, Setup setup, Gradients::Events events);
 
@@ -97,6 +99,7 @@ class ShardGradients : public GradientSink {
   size_t num_begun_ = 0;  ///< From the last unit on.
   size_t num_retired_ = 0;
   bool holds_sums_ = false;  ///< In a file: some share counts, on every rank alike.
+  uint64_t tags_;            ///< Of unit 0, for calls that are not prepared.
 };
 
 }  // namespace hanji::parallel

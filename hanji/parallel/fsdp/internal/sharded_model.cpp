@@ -7,6 +7,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/comm/new_tags.h"
 
 namespace hanji::parallel {
 namespace {
@@ -14,6 +15,14 @@ namespace {
 const char* const kOutsideStep =
     "the optimizer was about to change shards in a file outside of step(), where units are read "
     "ahead; call it within the handle's step()";
+
+constexpr uint64_t kMeetings = 16;  ///< At least as many as there are.
+
+OrderRule rule_of_units(const std::string& caller) {
+  return {caller + ": the ranks compute different units, or in another order",
+          "run the same units in the same order on every rank, also where the data decide what is "
+          "computed"};
+}
 
 /// Parameters of one buffer: of a dtype, and what learns apart from what does not.
 using Kinds = std::map<std::pair<bool, c10::ScalarType>, std::vector<int>>;
@@ -77,7 +86,8 @@ void ShardedModel::add_flats(const UnitRequest& request) {
                   std::move(own),
                   spec_.device,
                   dtypes_of(kind.second, spec_.rules.precision),
-                  group()};
+                  group(),
+                  tags_ + kMeetings + flats_.size()};
     flats_.push_back(std::make_unique<FlatUnit>(std::move(part), home,
                                                 spec_.initial ? &*spec_.initial : nullptr));
     flats.push_back(flats_.back().get());
@@ -90,15 +100,21 @@ void ShardedModel::add_flats(const UnitRequest& request) {
 void ShardedModel::start() {
   spec_.rules.precision = spec_.gradients.options.precision;
   spec_.rules.max_in_flight = spec_.gradients.options.max_units_in_flight;
+  spec_.rules.order = rule_of_units(spec_.caller);
+  if (spec_.residence == Residence::kGathered) spec_.gradients.rule = spec_.rules.order;
+  meeting_rule_ = rule_of_handle(spec_.caller);
+  tags_ = comm::new_tags(group());
   open_store();
   modules_.emplace(weak_from_this(), spec_.caller, spec_.rules);
   for (const UnitRequest& request : spec_.units) add_flats(request);
   if (spec_.initial) spec_.initial->materialise(spec_.device);  // buffers, and what is in no unit
   ShardGradients::Setup setup = spec_.gradients;
   setup.caller = spec_.caller;
+  setup.watch = std::make_shared<ParameterWatch>(*spec_.module, spec_.caller,
+                                                 ParameterWatch::Types::kMayChange);
   if (setup.options.offload && setup.options.offload->gradients) setup.store = store_;
   gradients_ = std::make_unique<ShardGradients>(learning_, std::move(setup), events());
-  comm::barrier(group());
+  comm::barrier(group(), {.tag = tags_, .label = "start"});
   modules_->reshard_all();
   note_versions();
   refuse_updates();
@@ -119,15 +135,33 @@ Gradients::Events ShardedModel::events() {
 }
 
 void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
+  refuse_graph();
   modules_->check_unspent(*pass);
   gradients_->engine().arm();
   modules_->before_backward(pass);
 }
 
+/// Its own backward would read parameters after their units are resharded.
+void ShardedModel::refuse_graph() const {
+  if (!at::GradMode::is_enabled()) return;
+  throw Error(base::unsupported(
+      spec_.caller +
+      ": gradients with create_graph, whose own backward would read parameters of units that are "
+      "resharded by then; shard by shard_optimizer(), or use data_parallel(), which keep "
+      "parameters "
+      "whole"));
+}
+
 /// All ranks have done with the parameters as they are, or have written what they own.
-void ShardedModel::meet() const {
+void ShardedModel::meet(Meeting where) const {
   const bool is_shared = spec_.residence == Residence::kShared || shards_together();
-  if (is_shared) comm::barrier(group());
+  if (!is_shared) return;
+  const char* labels[] = {"start",           "step(), before it", "step(), after it",
+                          "full_parameters", "full_parameters",   "the end of full_parameters"};
+  under_rule(meeting_rule_, [&] {
+    comm::barrier(group(), {.tag = tags_ + static_cast<uint64_t>(where),
+                            .label = labels[static_cast<size_t>(where)]});
+  });
 }
 
 void ShardedModel::step(const std::function<void()>& update) {
@@ -139,14 +173,15 @@ void ShardedModel::step(const std::function<void()>& update) {
     throw Error(base::invalid_argument(
         "step() while full_parameters() lives, whose end writes over the shards; end it first"));
   }
+  gradients_->engine().refuse_changes();
   check_untouched();
   modules_->check_released();
   modules_->reshard_all();
-  meet();
+  meet(Meeting::kBeforeUpdate);
   update_shards(update);
   for (const FlatUnit* flat : learning_) flat->memory().begin_publish();
   for (const FlatUnit* flat : learning_) flat->memory().end_publish();
-  meet();
+  meet(Meeting::kAfterUpdate);
   note_versions();
 }
 
@@ -212,7 +247,7 @@ std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
 }
 
 void ShardedModel::begin_full_parameters() {
-  meet();
+  meet(Meeting::kFull);
   for (size_t i = 0; i < flats_.size(); ++i) {
     FlatUnit& flat = *flats_[i];
     if (!is_mixed(flats_[i])) store_ ? flat.unshard() : flat.memory().begin_unshard();
@@ -224,7 +259,7 @@ void ShardedModel::begin_full_parameters() {
   }
   modules_->set_pinned(true);
   if (std::ranges::none_of(flats_, is_mixed)) return;
-  meet();
+  meet(Meeting::kMasters);
   for (const auto& flat : flats_) flat->show_masters();
 }
 
@@ -234,7 +269,7 @@ void ShardedModel::end_full_parameters() {
   if (store_) store_->drop_ahead();
   for (const auto& flat : flats_) flat->write_back();
   modules_->reshard_all();
-  meet();
+  meet(Meeting::kWrittenBack);
   note_versions();
 }
 

@@ -31,6 +31,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     c10::Device device = c10::kCPU;                   ///< Where the parameters will be.
     bool observes = false;                            ///< Units are found by what operations read.
     std::optional<comm::Group> secondary = {};  ///< Who units are resharded over after forward.
+    const torch::nn::Module* module = nullptr;  ///< Whose parameters these are.
   };
   static std::shared_ptr<ShardedModel> create(Spec spec);
 
@@ -63,8 +64,18 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void add_flats(const UnitRequest& request);
   Gradients::Events events();
   bool shards_together() const { return spec_.gradients.options.shards_together; }
-  void meet() const;
+  /// Where ranks wait for each other; those that wait elsewhere are told so.
+  enum class Meeting : uint8_t {
+    kStart,
+    kBeforeUpdate,
+    kAfterUpdate,
+    kFull,
+    kMasters,
+    kWrittenBack
+  };
+  void meet(Meeting where) const;
   void note_versions();
+  void refuse_graph() const;
   /// Throws if this rank's shards were written behind step()'s back.
   void check_untouched() const;
   /// Of shards in a file, until step().
@@ -72,6 +83,9 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void update_shards(const std::function<void()>& update);
 
   Spec spec_;
+  OrderRule meeting_rule_;
+  uint64_t tags_ =
+      0;  ///< Of the group, for calls that are not prepared: of meetings, then of units.
   std::shared_ptr<ShardStore> store_;
   std::vector<std::unique_ptr<FlatUnit>> flats_;
   std::vector<FlatUnit*> learning_;

@@ -103,7 +103,7 @@ at::Tensor UnitMemory::empty_whole(c10::ScalarType dtype, const char* category) 
 
 comm::Call UnitMemory::prepare_gather(c10::ScalarType dtype) const {
   return comm::prepare(schedule::Routine::kAllGather, dtype, layout::shard_counts(part_.plan),
-                       part_.group, {.label = part_.name});
+                       part_.group, {.label = part_.label()});
 }
 
 std::unique_ptr<UnitMemory> place(const UnitPart& part, const Home& home) {

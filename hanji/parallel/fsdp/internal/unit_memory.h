@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,9 @@ struct UnitPart {
   c10::Device device;
   UnitDtypes dtypes;
   comm::Group group;  ///< Who has the shards.
+  uint64_t tag = 0;   ///< Of the group's calls for this unit that are not prepared.
 
+  std::string_view label() const { return name.empty() ? "the root unit" : name; }
   layout::Range range() const { return plan.shards[group.rank()]; }
   bool learns() const { return parameters[0].tensor.requires_grad(); }
   /// Whole parameters are rounded copies of the shards.

@@ -13,6 +13,7 @@
 #include "hanji/layout/server.h"
 #include "hanji/parallel/gradients/gradients.h"
 #include "hanji/parallel/optimizer_kind.h"
+#include "hanji/parallel/parameter_watch.h"
 #include "hanji/parallel/server/parameter_server.h"
 
 namespace hanji::parallel {
@@ -34,6 +35,10 @@ class ServerState : public GradientSink {
   virtual double push() = 0;
   virtual ServerStep update(double learning_rate, double gradient_divisor) = 0;
   virtual void finish() = 0;
+  /// Watches the module; its parameters are those that this was made of.
+  void set_watch(std::unique_ptr<ParameterWatch> watch) { watch_ = std::move(watch); }
+  /// Throws on this rank if its module has changed, or has got other memory than servers send to.
+  void refuse_changes() const;
   /// A worker's; throws kInvalidArgument, naming the call, on a rank that only serves.
   Gradients& gradients(const char* call) const;
   void synchronize();
@@ -77,6 +82,7 @@ class ServerState : public GradientSink {
   at::Tensor sum_;                     ///< Servers: gradients of the own range.
   std::unique_ptr<FlatOptimizer> optimizer_;
   layout::ServerTraffic::Link moved_;
+  uint64_t tags_;  ///< Of messages and calls, no other handle's on the group.
 
  private:
   void place_worker();
@@ -90,6 +96,7 @@ class ServerState : public GradientSink {
   };
   /// What servers keep of `kind`. A collective.
   Kept kept_anywhere(const OptimizerKind& kind) const;
+  std::unique_ptr<ParameterWatch> watch_;
   /// Of all ranges, the state that a FlatOptimizer calls `name`, [count]. A collective.
   at::Tensor whole_of(const char* name) const;
   int64_t updates_of(const torch::optim::Optimizer& whole, const OptimizerKind& kind) const;
