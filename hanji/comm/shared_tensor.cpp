@@ -3,6 +3,10 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/accumulate.h>
 
+#include <memory>
+
+#include "hanji/base/private_mapping.h"
+#include "hanji/base/status.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/lease.h"
 #include "hanji/shm/segment.h"
@@ -31,6 +35,21 @@ at::Tensor shared_zeros(at::IntArrayRef sizes, c10::ScalarType dtype, int root, 
   }
   return at::from_blob(
       data, sizes, [lease](void*) {}, at::TensorOptions(dtype));
+}
+
+at::Tensor private_view(const at::Tensor& shared, const Group& group) {
+  if (shared.numel() == 0) return shared;
+  const auto& segment = group.heap().segment();
+  const auto* data = static_cast<const std::byte*>(shared.const_data_ptr());
+  if (data < segment->data() || data + shared.nbytes() > segment->data() + segment->size()) {
+    throw Error(base::internal("private_view: the tensor is not in the shared memory of group " +
+                               group.name()));
+  }
+  const auto pages = std::make_shared<base::PrivateMapping>(
+      base::PrivateMapping::map(segment->fd(), data - segment->data(), shared.nbytes()).or_throw());
+  return at::from_blob(
+      pages->data(), shared.sizes(), [pages, shared](void*) {},
+      at::TensorOptions(shared.scalar_type()));
 }
 
 }  // namespace hanji::comm

@@ -27,4 +27,13 @@ at::Tensor shared_zeros(at::IntArrayRef sizes, c10::ScalarType dtype, int root, 
                         std::string_view category,
                         std::source_location call_site = std::source_location::current());
 
+/// The values of a tensor of shared_zeros() in memory that this rank alone writes: a write here changes
+/// neither `shared` nor what other ranks see.
+///
+/// Result  a contiguous tensor, which keeps `shared` alive. Elements that were not written here are those
+///         of `shared`, on the same pages: no rank writes to `shared` while the result is read.
+/// Cost    no copy; a page of private memory for each page that is written.
+/// Errors  throws Error(kInternal) for a tensor outside the group's shared memory, and what mmap says.
+at::Tensor private_view(const at::Tensor& shared, const Group& group);
+
 }  // namespace hanji::comm

@@ -45,6 +45,26 @@ TEST(SharedTensor, StaysWhileAnyRankHasIt) {
   });
 }
 
+TEST(SharedTensor, APrivateViewIsWrittenByOneRankAndOutlivesTheWorld) {
+  at::Tensor kept;
+  run_ranks(2, [&](world::World& world) {
+    const Group& group = world.group();
+    const at::Tensor shared = shared_zeros({5000}, at::kFloat, 0, group, "parameters");
+    if (world.rank() == 0) shared.fill_(3);
+    barrier(group);
+    at::Tensor own = private_view(shared, group);
+    own[world.rank()] = 7;
+    EXPECT_EQ(own[world.rank()].item<float>(), 7);
+    EXPECT_EQ(own[1 - world.rank()].item<float>(), 3);
+    EXPECT_EQ(shared.min().item<float>(), 3);
+    EXPECT_EQ(shared.max().item<float>(), 3);
+    EXPECT_EQ(private_view(shared.slice(0, 4990), group).sum().item<float>(), 30);
+    EXPECT_EQ(private_view(shared.slice(0, 0, 0), group).numel(), 0);
+    if (world.rank() == 1) kept = own;
+  });
+  EXPECT_EQ(kept.sum().item<float>(), 3 * 5000 + 4);
+}
+
 TEST(SharedTensor, OfNothingHasNoElements) {
   run_ranks(2, [](world::World& world) {
     EXPECT_EQ(shared_zeros({0}, at::kFloat, 0, world.group(), "parameters").numel(), 0);
