@@ -34,6 +34,7 @@ MasterWeights::MasterWeights(torch::nn::Module& module, const comm::Group& group
   const auto converted = module.buffers();
   for (size_t i = 0; i < buffers.size(); ++i) converted[i].set_data(buffers[i]);
   parameters_ = learning_parameters(module);
+  for (const NamedParameter& entry : parameters_) placed_.add(entry);
   publish();
 }
 
@@ -47,6 +48,12 @@ FlatPart MasterWeights::part(const layout::FlatLayout& layout, const at::Tensor&
 }
 
 void MasterWeights::publish() const {
+  if (placed_.any_replaced()) {
+    throw Error(base::invalid_argument(
+        "publish: the memory of " + placed_.replaced() +
+        " was replaced, by torch::load(), Module::to(), set_data() or the like, and the master "
+        "weights have other values; write to values(), or load the module before MasterWeights"));
+  }
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < values_.size(); ++i) {
     parameters_[i].tensor.detach().copy_(values_[i].tensor);

@@ -8,6 +8,7 @@
 #include "hanji/layout/flat.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/parallel/placed_tensors.h"
 
 namespace torch::nn {
 class Module;
@@ -47,6 +48,8 @@ class MasterWeights {
                 const GroupRule& rule = decay_matrices());
 
   /// Rounds the copies into the module's parameters. Call it after each update.
+  /// Errors  throws kInvalidArgument, naming them, for parameters whose memory torch::load(), Module::to()
+  ///         or set_data() has replaced: their values would be lost. Write to values() instead.
   void publish() const;
 
   /// The copies, under their parameters' names, for checkpoints.
@@ -55,6 +58,7 @@ class MasterWeights {
  private:
   std::vector<NamedParameter> parameters_;
   std::vector<NamedParameter> values_;
+  PlacedTensors placed_;  ///< The parameters.
 };
 
 }  // namespace hanji::parallel

@@ -90,7 +90,8 @@ class ShardedModel;
 /// as unused.
 ///
 /// Move-only. It must not outlive the module, whose parameters are usable after it only where they
-/// lay whole somewhere. Thread: every call from the thread that runs backward().
+/// lay whole somewhere; they are then this rank's own. Thread: every call from the thread that runs
+/// backward().
 class Sharded {
  public:
   explicit Sharded(std::shared_ptr<ShardedModel> model);
@@ -112,7 +113,8 @@ class Sharded {
   /// Cost    on one host two barriers; else an all_gather of the parameters, at once or, with
   ///         fully_shard(), unit by unit when they are used.
   /// Errors  throws kInvalidArgument, naming the parameter, if the optimizer holds any that is not
-  ///         of parameters(), such as one made before sharding.
+  ///         of parameters(), such as one made before sharding; and as FullParameters for parameters
+  ///         that were written or whose memory was replaced.
   void step(torch::optim::Optimizer& optimizer);
   /// The same with any update of parameters() in place.
   void step(const std::function<void()>& update);
@@ -145,14 +147,25 @@ class Sharded {
   /// Errors  throws kInvalidArgument in stable, where grain() says what belongs together.
   Accumulation accumulate();
 
-  /// While it lives, the module's parameters are whole and can be read and written on every rank;
-  /// then what was written, the same on all ranks, becomes the shards. For generation, evaluation
-  /// outside the units, and loading a checkpoint that is not sharded. With a precision policy they
-  /// are the masters, in their own dtype, and calls of units cast nothing.
+  /// While it lives, the module's parameters are whole and can be read and written on every rank, which
+  /// sees its own writes only; then each rank's share of what it has written becomes its shard. All
+  /// ranks write the same. For generation, evaluation outside the units, and loading a checkpoint
+  /// that is not sharded. With a precision policy they are the masters, in their own dtype, and calls
+  /// of units cast nothing. Scopes within a scope are part of it.
+  ///
+  /// Parameters whose memory is replaced meanwhile (torch::load(), vector_to_parameters(), set_data())
+  /// have been written; they have the handle's memory again at the end.
   ///
   /// Order   its begin and its end are collectives; no backward() and no step() in between.
-  /// Cost    with a param_dtype memory for all parameters in their own dtype, once on a host where
-  ///         memory is shared, and else an all_gather of them.
+  /// Cost    where ranks share memory the pages that a rank writes; else with shard_optimizer() an
+  ///         all_gather at its end, with fully_shard() at its begin. With a param_dtype also memory for
+  ///         all parameters in their own dtype, once on a host where memory is shared, and else an
+  ///         all_gather of them.
+  /// Errors  throws kInvalidArgument, naming the parameters: its end for memory of another dtype, size or
+  ///         device, until the handle ends; its begin, backward() and step() also for writes outside of
+  ///         a scope to parameters that ranks share or that have masters, as far as torch counts them
+  ///         (not those through Tensor::data()), and with fully_shard() for memory that was replaced
+  ///         outside of one. With shard_optimizer() step() takes that, as a scope does.
   class [[nodiscard]] FullParameters {
    public:
     explicit FullParameters(std::shared_ptr<ShardedModel> model);

@@ -13,6 +13,10 @@ namespace {
 std::shared_ptr<ShardedModel> model_of(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters(/*recurse=*/false)) {
     if (auto held = holder_of(item.value()); held.model != nullptr) return held.model;
+    if (auto model = holder_of_replaced(item.value()); model != nullptr) {
+      model->check_placed();
+      return model;
+    }
   }
   for (const auto& child : module.children()) {
     if (auto model = model_of(*child); model != nullptr) return model;

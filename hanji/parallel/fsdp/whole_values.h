@@ -10,8 +10,8 @@
 namespace hanji::parallel {
 
 /// What learns, unit by unit, in the memory where it lies whole between steps: once on the host, or
-/// with shard_optimizer() on every rank. It can be read while its unit is resharded, and written as
-/// while full_parameters() lives, by any rank of the host.
+/// with shard_optimizer() on every rank. It can be read while its unit is resharded, and written between
+/// steps: where it is once on the host, each element by one rank.
 /// Errors  throws kUnsupported where nothing lies whole between steps: where units are gathered, unless
 ///         ShardingOptions::shards_together is set.
 std::vector<NamedParameter> whole_parameters(const Sharded& sharded);

@@ -64,6 +64,11 @@ std::string strategy_of(const at::Tensor& parameter) {
   return first_strategy(parameter, [](const GradientUser& user) { return !user.only_watches; });
 }
 
+std::shared_ptr<void> handle_of(const at::Tensor& parameter) {
+  const GradientHook* hook = hook_of(parameter);
+  return hook == nullptr ? nullptr : hook->user.handle.lock();
+}
+
 std::string stable_strategy_of(const at::Tensor& parameter) {
   return first_strategy(
       parameter, [](const GradientUser& user) { return user.has_grains && !user.only_watches; });

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
@@ -35,6 +37,7 @@ Gradients::Gradients(std::vector<GradientUnit> units, GradientSink& sink, Gradie
     const size_t size = of.parameters.size();
     Unit& unit = units_.emplace_back();
     unit.of = std::move(of);
+    for (const auto& entry : unit.of.parameters) unit.sizes.push_back(entry.tensor.sizes().vec());
     for (auto* flags : {&unit.ready, &unit.reached, &unit.held}) flags->resize(size);
     unit.first = num_parameters;
     num_parameters += size;
@@ -113,7 +116,7 @@ void Gradients::install_hooks() {
       if (options_.remainder == Remainder::kTrap) {
         unit.traps.push_back(std::make_unique<GradientTrap>(parameter, options_.caller));
       }
-      add_gradient_hook(parameter.tensor, {options_.caller, !folds_.empty(), this},
+      add_gradient_hook(parameter.tensor, {options_.caller, !folds_.empty(), options_.handle, this},
                         [this, u, i] { on_gradient(u, i); });
     }
   }
@@ -206,8 +209,7 @@ const at::Tensor& Gradients::slot(size_t index, size_t row, size_t position) {
     unit.slots.clear();
     for (int64_t r = 0; r < rows.size(0); ++r) {
       for (size_t i = 0; i < size; ++i) {
-        unit.slots.push_back(alias(rows, r * rows.stride(0) + unit.of.offsets[i],
-                                   unit.of.parameters[i].tensor.sizes()));
+        unit.slots.push_back(alias(rows, r * rows.stride(0) + unit.of.offsets[i], unit.sizes[i]));
       }
     }
   }
@@ -220,6 +222,14 @@ void Gradients::take(size_t index, size_t position) {
   at::Tensor& gradient = unit.of.parameters[position].tensor.mutable_grad();
   const at::Tensor dense = gradient.layout() == c10::kStrided ? gradient : gradient.to_dense();
   const at::Tensor& target = slot(index, row_, position);
+  if (dense.sizes() != target.sizes()) {
+    refuse_use(fmt::format(
+        "{}: the gradient of parameter {} is [{}] and its place [{}]: set_data() or torch::load() "
+        "has "
+        "given the parameter another size; change the module before {}()",
+        options_.caller, unit.of.parameters[position].name, fmt::join(dense.sizes(), ", "),
+        fmt::join(target.sizes(), ", "), options_.caller));
+  }
   const bool in_place =
       dense.data_ptr() == target.data_ptr() && dense.strides() == target.strides();
   if (unit.held[position] && !fold() && !grad_holds_all()) {

@@ -46,8 +46,9 @@ struct GradientOptions {
   int owner = 0;                      ///< The index of this rank among the owners.
   std::vector<GrainPart> parts = {};  ///< As in DataParallelOptions.
   Remainder remainder = Remainder::kSlot;
-  bool ends_by_call = false;  ///< Steps end in end_step() only.
-  bool static_order = false;  ///< As in DataParallelOptions.
+  bool ends_by_call = false;        ///< Steps end in end_step() only.
+  bool static_order = false;        ///< As in DataParallelOptions.
+  std::weak_ptr<void> handle = {};  ///< Of a sharded module, for handle_of().
   /// Of the module whose parameters these are. A step in which it finds mistakes on any rank gives no
   /// gradients, and throws them on every rank; with ends_by_call, or a static order, on this rank.
   std::shared_ptr<ParameterWatch> watch = {};
@@ -140,6 +141,7 @@ class Gradients {
     std::vector<uint8_t> held;           ///< The slot holds something of it.
     std::vector<uint8_t> reached_first;  ///< Static order: `reached` in the first step.
     std::vector<size_t> parts;           ///< By position.
+    std::vector<std::vector<int64_t>> sizes;  ///< By position: of the parameters at first.
     size_t num_ready = 0;
     size_t num_summed = 0;      ///< Stable bits: whose last grain is folded.
     size_t first = 0;           ///< Of all parameters.

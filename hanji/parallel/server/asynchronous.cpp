@@ -82,6 +82,7 @@ class Asynchronous : public ServerState {
                       : "step() of an asynchronous rank that only serves; it calls finish(), which "
                         "serves until all workers are done"));
     }
+    take_writes();
     step_ = {.version = std::numeric_limits<int64_t>::max()};
     push(learning_rate);
     if (is_server()) update_own(learning_rate);
@@ -100,6 +101,7 @@ class Asynchronous : public ServerState {
   void finish() override {
     const at::NoGradGuard no_grad;
     if (finished_) return;
+    take_writes();
     finished_ = true;
     for (const int server : shares_.servers) {
       if (is_worker() && server != group_.rank()) {

@@ -99,13 +99,16 @@ class ParameterServer {
 
   /// Pushes the gradients that the module's parameters have, and replaces the parameters by updated
   /// ones. Gradients stay as they are; a parameter without one counts zero. Asynchronous: the
-  /// learning rate is that of the worker.
+  /// learning rate is that of the worker. What was written to parameters before, the same by all ranks,
+  /// or to memory that torch::load() or set_data() has put in their place, is updated.
   ///
   /// Order   synchronous: every rank, each step. Asynchronous: workers.
   /// Result  synchronous: with num_grains the bits of data_parallel() and flat_adamw() on any number
   ///         of ranks; else the bits of data_parallel() without, over the workers.
   /// Cost    what layout::server_traffic() counts. Spans "push", "wait for all", "update" and "pull".
-  /// Errors  throws as comm::recv(): kPeerLost naming the dead, kTimeout. Asynchronous: kTimeout on
+  /// Errors  throws as comm::recv(): kPeerLost naming the dead, kTimeout. kInvalidArgument, naming the
+  ///         parameter, for memory of another dtype or size in its place (Module::to(), set_data()), and
+  ///         where roles are split for any write to it since the start. Asynchronous: kTimeout on
   ///         a server to which nothing came for the group's deadline, naming who computes and who
   ///         waits; on a worker that got no answer for twice that.
   ServerStep step(double learning_rate);

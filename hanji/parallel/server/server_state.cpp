@@ -80,6 +80,8 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
     place_worker();
   }
   if (is_server()) place_server();
+  for (const NamedParameter& entry : parameters_) placed_.add(entry);
+  note_versions();
   if (is_worker()) return;
   for (const NamedParameter& entry : parameters_) {
     add_gradient_hook(entry.tensor, {.strategy = kServer, .owner = this}, [] {});  // others see it
@@ -89,6 +91,34 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
 ServerState::~ServerState() {
   if (is_worker()) return;
   for (const NamedParameter& entry : parameters_) remove_gradient_hook(entry.tensor, this);
+}
+
+void ServerState::note_versions() {
+  versions_.clear();
+  for (const NamedParameter& entry : parameters_) versions_.push_back(entry.tensor._version());
+}
+
+void ServerState::take_writes() {
+  if (const std::string misfits = placed_.misfits(); !misfits.empty()) {
+    throw Error(base::invalid_argument(
+        "parameter_server: " + misfits +
+        ": Module::to(), set_data() or torch::load() has replaced its memory by some whose values "
+        "the servers cannot take; convert or load the module before parameter_server()"));
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const NamedParameter& entry = parameters_[i];
+    const bool is_written = splits_roles() && entry.tensor._version() != versions_[i];
+    if (!is_written && !placed_.is_replaced(i)) continue;
+    if (splits_roles()) {
+      throw Error(base::invalid_argument(
+          "parameter_server: parameter " + entry.name +
+          " was written or replaced after the start, but its values are those of ranks that only "
+          "serve; write it before parameter_server()"));
+    }
+    flat_.narrow(0, layout_.offsets[i], layout_.sizes[i])
+        .copy_(entry.tensor.detach().reshape({-1}).clone());
+    placed_.put_back(i);
+  }
 }
 
 void ServerState::place_worker() {
@@ -225,6 +255,7 @@ void ServerState::receive_weights(int server, Works& works) {
 
 void ServerState::synchronize() {
   const at::NoGradGuard no_grad;
+  take_writes();
   at::Tensor all = is_worker() ? flat_ : at::zeros({layout_.count}, weights_.options());
   if (!is_worker()) all.slice(0, own_range().begin, own_range().end).copy_(weights_);
   for (const int server : shares_.servers) {
@@ -240,6 +271,7 @@ void ServerState::synchronize() {
         .copy_(all.slice(0, layout_.offsets[i], layout_.offsets[i] + layout_.sizes[i])
                    .view(parameter.sizes()));
   }
+  note_versions();
 }
 
 /// Throws on every rank what does not fit on any.

@@ -39,6 +39,7 @@ class Synchronous : public ServerState {
 
   ServerStep update(double learning_rate, double gradient_divisor) override {
     const at::NoGradGuard no_grad;
+    take_writes();
     if (is_server() && !own_range().empty()) {
       const trace::Span span(recorder(), "update", Category::kCompute);
       optimizer_->step(learning_rate, gradient_divisor * divisor());
@@ -64,6 +65,7 @@ class Synchronous : public ServerState {
   }
 
   void reduce() {
+    take_writes();
     for (comm::Work& work : pushed_) work.wait();  // of a step that was left out
     pushed_.clear();
     if (is_worker()) push_gradients();

@@ -40,10 +40,6 @@ class Gathered : public UnitMemory {
     release();
   }
 
-  void write_back(const at::Tensor& masters) override {
-    shard_.copy_(part_.own_of(masters.defined() ? masters : whole_));
-  }
-
  protected:
   bool has_secondary() const { return secondary_ && secondary_->is_kept(); }
 
@@ -117,9 +113,9 @@ class GatheredFromFile : public Gathered {
     return all;
   }
 
-  void write_back(const at::Tensor& masters) override {
+  void write_back(const at::Tensor& all) override {
     stored_.make();
-    Gathered::write_back(masters);
+    Gathered::write_back(all);
     stored_.keep();
   }
 

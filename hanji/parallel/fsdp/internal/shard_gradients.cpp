@@ -48,6 +48,7 @@ void ShardGradients::make_engine(Gradients::Events events) {
   of.owner = (setup_.everyone ? *setup_.everyone : setup_.group).rank();
   of.parts = options.parts;
   of.remainder = Remainder::kTrap;
+  of.handle = setup_.handle;
   of.watch = setup_.watch;
   of.rule = setup_.rule;
   events.on_unit = [this, told = std::move(events.on_unit)](size_t order) {

@@ -8,6 +8,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/new_tags.h"
+#include "hanji/lens/observer.h"
 
 namespace hanji::parallel {
 namespace {
@@ -43,6 +44,11 @@ layout::Unit plan_of(const ShardedModel::Spec& spec, const std::vector<int>& ind
 }
 
 bool is_mixed(const std::unique_ptr<FlatUnit>& flat) { return flat->part().is_mixed(); }
+
+/// Whether a write to the module's parameters reaches the shards once, and stays.
+bool takes_writes(const FlatUnit& flat) {
+  return !flat.keeps_apart() && !flat.memory().is_shared();
+}
 
 }  // namespace
 
@@ -110,6 +116,7 @@ void ShardedModel::start() {
   if (spec_.initial) spec_.initial->materialise(spec_.device);  // buffers, and what is in no unit
   ShardGradients::Setup setup = spec_.gradients;
   setup.caller = spec_.caller;
+  setup.handle = weak_from_this();
   setup.watch = std::make_shared<ParameterWatch>(*spec_.module, spec_.caller,
                                                  ParameterWatch::Types::kMayChange);
   if (setup.options.offload && setup.options.offload->gradients) setup.store = store_;
@@ -124,7 +131,10 @@ void ShardedModel::start() {
 }
 
 Gradients::Events ShardedModel::events() {
-  return {[this] { check_untouched(); },
+  return {[this] {
+            check_placed();
+            check_untouched();
+          },
           [this](size_t unit) { modules_->on_gradients_of(*learning_[unit]); },
           [this] {
             const Gradients& engine = gradients_->engine();
@@ -156,8 +166,13 @@ void ShardedModel::refuse_graph() const {
 void ShardedModel::meet(Meeting where) const {
   const bool is_shared = spec_.residence == Residence::kShared || shards_together();
   if (!is_shared) return;
-  const char* labels[] = {"start",           "step(), before it", "step(), after it",
-                          "full_parameters", "full_parameters",   "the end of full_parameters"};
+  const char* labels[] = {"start",
+                          "step(), before it",
+                          "step(), after it",
+                          "full_parameters",
+                          "full_parameters",
+                          "the end of full_parameters",
+                          "the end of full_parameters"};
   under_rule(meeting_rule_, [&] {
     comm::barrier(group(), {.tag = tags_ + static_cast<uint64_t>(where),
                             .label = labels[static_cast<size_t>(where)]});
@@ -165,20 +180,26 @@ void ShardedModel::meet(Meeting where) const {
 }
 
 void ShardedModel::step(const std::function<void()>& update) {
+  check_placed();
+  check_untouched();
   if (gradients_->engine().in_backward()) {
     throw Error(base::invalid_argument("step() inside a backward(); call it when that returns"));
   }
-  const auto apart = [](const auto& flat) { return flat->keeps_apart(); };
+  const auto apart = [](const auto& flat) { return !takes_writes(*flat); };
   if (modules_->is_pinned() && std::ranges::any_of(flats_, apart)) {
     throw Error(base::invalid_argument(
         "step() while full_parameters() lives, whose end writes over the shards; end it first"));
   }
   gradients_->engine().refuse_changes();
-  check_untouched();
   modules_->check_released();
   modules_->reshard_all();
   meet(Meeting::kBeforeUpdate);
+  take_replaced();
+  note_versions();
   update_shards(update);
+  check_placed();
+  check_unwritten();
+  take_replaced();
   for (const FlatUnit* flat : learning_) flat->memory().begin_publish();
   for (const FlatUnit* flat : learning_) flat->memory().end_publish();
   meet(Meeting::kAfterUpdate);
@@ -213,13 +234,77 @@ void ShardedModel::check_in_memory(const std::string& caller, bool parameters,
 
 void ShardedModel::note_versions() {
   versions_.clear();
+  whole_versions_.clear();
   for (const auto& flat : flats_) {
     for (const Leaf& leaf : flat->leaves())
       versions_.emplace_back(leaf.tensor, leaf.tensor._version());
+    if (takes_writes(*flat)) continue;
+    for (const auto& entry : flat->part().parameters) {
+      whole_versions_.push_back(entry.tensor._version());
+    }
+  }
+}
+
+void ShardedModel::check_placed() const {
+  std::string misfits, outside;
+  const auto add = [](std::string& list, const char* between, const std::string& more) {
+    if (!more.empty()) list += (list.empty() ? "" : between) + more;
+  };
+  for (const auto& flat : flats_) {
+    if (flat->placed_leaves().any_replaced()) {
+      add(misfits, "; ", flat->placed_leaves().misfits("the shard of "));
+    }
+    if (!flat->placed().any_replaced()) continue;
+    add(misfits, "; ", flat->placed().misfits());
+    const bool is_whole = !spec_.rules.reshards && flat->part().learns();
+    if (!is_whole && !modules_->is_pinned()) add(outside, ", ", flat->placed().replaced());
+  }
+  if (!misfits.empty()) {
+    throw Error(base::invalid_argument(
+        spec_.caller + ": " + misfits +
+        ": Module::to(), set_data() or torch::load() has replaced its memory by some whose values "
+        "the shards cannot take; convert or load the module before " +
+        spec_.caller + "()"));
+  }
+  if (outside.empty()) return;
+  throw Error(base::invalid_argument(
+      spec_.caller + ": the memory of parameters " + outside +
+      " was replaced outside of full_parameters(), by torch::load(), vector_to_parameters(), "
+      "set_data() or the like, so the shards have other values than the module; do it while "
+      "full_parameters() lives, or before " +
+      spec_.caller + "()"));
+}
+
+void ShardedModel::take_replaced() {
+  const at::NoGradGuard no_grad;
+  for (FlatUnit* flat : learning_) {
+    flat->take_replaced_leaves();
+    if (!spec_.rules.reshards) flat->take_replaced();
+  }
+}
+
+void ShardedModel::check_unwritten() const {
+  if (modules_->is_pinned()) return;
+  size_t next = 0;
+  for (const auto& flat : flats_) {
+    if (takes_writes(*flat)) continue;
+    for (size_t i = 0; i < flat->part().parameters.size(); ++i) {
+      const auto& [name, parameter] = flat->part().parameters[i];
+      const bool is_same = parameter._version() == whole_versions_[next++];
+      if (is_same || flat->placed().is_replaced(i))
+        continue;  // what lies elsewhere is nobody else's
+      throw Error(base::invalid_argument(
+          spec_.caller + ": this rank wrote to parameter " + name +
+          " outside of full_parameters(), " +
+          (flat->keeps_apart() ? "where the shards do not see it"
+                               : "where all ranks of the host share its memory") +
+          "; write while full_parameters() lives, which gives each rank a copy of its own"));
+    }
   }
 }
 
 void ShardedModel::check_untouched() const {
+  check_unwritten();
   for (const auto& [tensor, version] : versions_) {
     if (tensor._version() == version) continue;
     for (const auto& flat : flats_) {
@@ -247,7 +332,11 @@ std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
 }
 
 void ShardedModel::begin_full_parameters() {
+  check_placed();
+  if (num_scopes_++ > 0) return;
+  check_unwritten();
   meet(Meeting::kFull);
+  take_replaced();
   for (size_t i = 0; i < flats_.size(); ++i) {
     FlatUnit& flat = *flats_[i];
     if (!is_mixed(flats_[i])) store_ ? flat.unshard() : flat.memory().begin_unshard();
@@ -258,13 +347,17 @@ void ShardedModel::begin_full_parameters() {
     if (!is_mixed(flat)) flat->unshard();
   }
   modules_->set_pinned(true);
-  if (std::ranges::none_of(flats_, is_mixed)) return;
   meet(Meeting::kMasters);
-  for (const auto& flat : flats_) flat->show_masters();
+  for (const auto& flat : flats_) flat->show_own();
 }
 
+/// Nobody writes to what others read until all have ended.
 void ShardedModel::end_full_parameters() {
   const at::NoGradGuard no_grad;
+  const lens::Pause pause;  // parameters are read here that are in no forward
+  check_placed();
+  if (--num_scopes_ > 0) return;
+  meet(Meeting::kAllEnd);
   modules_->set_pinned(false);
   if (store_) store_->drop_ahead();
   for (const auto& flat : flats_) flat->write_back();

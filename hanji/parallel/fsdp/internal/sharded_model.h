@@ -52,6 +52,10 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void begin_full_parameters();
   void end_full_parameters();
 
+  /// Throws kInvalidArgument, naming them, for parameters whose memory was replaced and whose values cannot
+  /// become those of the shards.
+  void check_placed() const;
+
   /// Throws kUnsupported, naming the caller, where parameters, or gradients, lie in a file.
   void check_in_memory(const std::string& caller, bool parameters, bool gradients) const;
   /// Why `tensor` is no leaf of ours, for an optimizer that steps with it; empty if it is one.
@@ -71,13 +75,18 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     kAfterUpdate,
     kFull,
     kMasters,
+    kAllEnd,
     kWrittenBack
   };
   void meet(Meeting where) const;
   void note_versions();
   void refuse_graph() const;
-  /// Throws if this rank's shards were written behind step()'s back.
+  /// Throws if this rank's shards were written behind step()'s back, or whole parameters outside of
+  /// full_parameters().
   void check_untouched() const;
+  void check_unwritten() const;
+  /// What replaces the memory of parameters and shards between steps becomes this rank's shards.
+  void take_replaced();
   /// Of shards in a file, until step().
   void refuse_updates() const;
   void update_shards(const std::function<void()>& update);
@@ -93,6 +102,8 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::unique_ptr<ShardGradients> gradients_;
   std::unique_ptr<UnitObserver> observer_;
   std::vector<std::pair<at::Tensor, uint32_t>> versions_;
+  std::vector<uint32_t> whole_versions_;  ///< Of parameters that nobody writes outside of a scope.
+  int num_scopes_ = 0;                    ///< Of full_parameters().
 };
 
 /// What a handle speaks for.

@@ -35,16 +35,13 @@ class OnceOnHost : public AlwaysWhole {
       : AlwaysWhole(part, comm::shared_zeros({part.plan.flat.count}, part.dtypes.compute, 0,
                                              part.group, "parameters")) {}
 
+  bool is_shared() const override { return part_.group.size() > 1; }
+
   at::Tensor masters() override {
     at::Tensor all =
         comm::shared_zeros({part_.plan.flat.count}, part_.dtypes.shard, 0, part_.group, kMasters);
     part_.own_of(all).copy_(shard_);
     return all;
-  }
-
-  void write_back(const at::Tensor& masters) override {
-    UnitMemory::write_back(masters);
-    begin_publish();
   }
 };
 
@@ -67,11 +64,6 @@ class WholeOnRank : public AlwaysWhole {
     publishing_ = {};
   }
 
-  void write_back(const at::Tensor& masters) override {
-    UnitMemory::write_back(masters);
-    if (masters.defined()) whole_.copy_(masters);
-  }
-
  private:
   comm::Call gather_;
   comm::Work publishing_;
@@ -91,8 +83,15 @@ at::Tensor UnitMemory::masters() {
   return all;
 }
 
-void UnitMemory::write_back(const at::Tensor& masters) {
-  if (masters.defined()) shard_.copy_(part_.own_of(masters));
+at::Tensor UnitMemory::own_view(const at::Tensor& all) const {
+  return is_shared() ? comm::private_view(all, part_.group) : all;
+}
+
+void UnitMemory::write_back(const at::Tensor& all) {
+  const at::Tensor own = part_.own_of(all);
+  if (own.numel() > 0 && own.data_ptr() != shard_.data_ptr()) shard_.copy_(own);
+  begin_publish();
+  end_publish();
 }
 
 at::Tensor UnitMemory::empty_whole(c10::ScalarType dtype, const char* category) const {

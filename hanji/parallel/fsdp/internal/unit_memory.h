@@ -65,6 +65,11 @@ class UnitMemory {
   virtual at::Tensor all_shards() const { return {}; }
   /// Whole parameters have memory only from begin_unshard() to reshard().
   virtual bool is_gathered() const { return false; }
+  /// Whole parameters are memory that other ranks read and write too.
+  virtual bool is_shared() const { return false; }
+  /// The values of whole() or of masters(), which is read while nobody writes it, in memory that only this
+  /// rank writes: the same tensor where no other rank has it.
+  at::Tensor own_view(const at::Tensor& all) const;
 
   /// The shard holds its first values.
   virtual void end_fill();
@@ -82,8 +87,9 @@ class UnitMemory {
 
   /// Mixed: the shards of all ranks in one tensor; of one on the host, after all ranks have called.
   virtual at::Tensor masters();
-  /// What was written to the masters, or where there are none to whole(), becomes the shard.
-  virtual void write_back(const at::Tensor& masters);
+  /// This rank's elements of `all`, what own_view() gave, become the shard, and whole() is that of all
+  /// ranks' shards.
+  virtual void write_back(const at::Tensor& all);
 
  protected:
   explicit UnitMemory(const UnitPart& part) : part_(part) {}

@@ -14,6 +14,7 @@
 #include "hanji/parallel/gradients/gradients.h"
 #include "hanji/parallel/optimizer_kind.h"
 #include "hanji/parallel/parameter_watch.h"
+#include "hanji/parallel/placed_tensors.h"
 #include "hanji/parallel/server/parameter_server.h"
 
 namespace hanji::parallel {
@@ -66,6 +67,10 @@ class ServerState : public GradientSink {
   void send_weights(int rank, Works& works);
   void receive_weights(int server, Works& works);
   layout::Range own_range() const { return shares_.range_of(group_.rank()); }
+  /// What the module's author has put in the place of parameters' memory becomes the weights.
+  /// Errors  throws kInvalidArgument, naming them, for values that the weights cannot take, and for any
+  ///         change where roles are split: a pure server keeps no module up to date.
+  void take_writes();
   trace::Recorder* recorder() const { return group_.recorder(); }
 
   std::vector<NamedParameter> parameters_;
@@ -81,6 +86,8 @@ class ServerState : public GradientSink {
   at::Tensor weights_;                 ///< Servers: the own range.
   at::Tensor sum_;                     ///< Servers: gradients of the own range.
   std::unique_ptr<FlatOptimizer> optimizer_;
+  PlacedTensors placed_;            ///< The parameters.
+  std::vector<uint32_t> versions_;  ///< Theirs, where roles are split.
   layout::ServerTraffic::Link moved_;
   uint64_t tags_;  ///< Of messages and calls, no other handle's on the group.
 
@@ -90,6 +97,8 @@ class ServerState : public GradientSink {
   void place_server();
   void sum_over_servers(at::Tensor& values);
   at::Tensor held_weights() const;
+  bool splits_roles() const { return shares_.servers != shares_.workers; }
+  void note_versions();
   struct Kept {
     int64_t updates = 0;
     std::array<bool, kMaxStateTensors> tensors = {};
