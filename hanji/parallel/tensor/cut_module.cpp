@@ -4,6 +4,7 @@
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/nn/module.h>
 
@@ -21,6 +22,7 @@
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/parallel/placed_tensors.h"
 #include "hanji/parallel/tensor/embedding.h"
 #include "hanji/parallel/tensor/internal/cut_weights.h"
 #include "hanji/parallel/tensor/internal/known_tensors.h"
@@ -195,8 +197,24 @@ class CutModule::Observer : public lens::Observer {
     if (weights_[note->weight].is_table != (operation.name() == "aten::embedding")) return false;
     product_ = found;
     weight_ = note->weight;
+    check_part(weights_[weight_]);
     check_ends(operation, *note);
     return true;
+  }
+
+  /// torch::load() and set_data() may bring a whole parameter back.
+  void check_part(const CutWeight& one) const {
+    const int64_t part = own_columns(one);
+    const auto check = [&](const char* name, const at::Tensor& parameter, int64_t dim) {
+      if (parameter.dim() > dim && parameter.size(dim) == part) return;
+      refuse(
+          fmt::format("the memory of {}.{} was replaced, by torch::load(), set_data() or the like: "
+                      "it has [{}], and this rank's part {} along dimension {}; load before the "
+                      "module is cut",
+                      one.module, name, fmt::join(parameter.sizes(), ", "), part, dim));
+    };
+    check("weight", one.weight, one.dim());
+    if (one.cuts_bias()) check("bias", one.bias, 0);
   }
 
   void check_ends(const Operation& operation, const Note& weight) {
@@ -280,6 +298,7 @@ class CutModule::Observer : public lens::Observer {
     }
     const bool is_product = std::ranges::find(kWeightProducts, operation.name(),
                                               &WeightProduct::name) != kWeightProducts.end();
+    if (replaces_memory(operation.name())) return;
     if (!is_differentiated(operation) && !is_product) return;
     refuse(
         fmt::format("{} reads a parameter of {}, of which a rank has a part; a cut parameter can "

@@ -336,6 +336,20 @@ TEST(CutModule, ListsAllMistakesOfItsCutsAndChangesNothing) {
   });
 }
 
+TEST(CutModule, RefusesAWholeWeightInThePlaceOfItsPartByName) {
+  test::run_ranks(2, [](world::World& world) {
+    UserNet net;
+    const CutModule cut(net, world.group(), {{"fc", kColumn}, {"out", kRow}});
+    const at::Tensor tokens = at::arange(4).view({2, 2});
+    net.fc->weight.set_data(net.fc->weight.detach() * 0.5);
+    (void)net.forward(tokens);
+    const UserNet other;
+    net.fc->weight.set_data(other.fc->weight.detach());
+    EXPECT_THAT(refusal_of([&] { (void)net.forward(tokens); }),
+                AllOf(HasSubstr("fc.weight"), HasSubstr("this rank's part 5")));
+  });
+}
+
 TEST(CutModule, FitsOptimizersOfTorch) {
   test::run_ranks(2, [](world::World& world) {
     UserNet net, alone;
