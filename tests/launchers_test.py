@@ -45,11 +45,24 @@ class Torchrun(Launchers, CommandTest):
         if cls.torchrun is None:
             raise unittest.SkipTest("no torchrun beside libtorch or on PATH")
 
+    # One task of srun per host, as clusters start torchrun: its numbers are not those of the ranks.
+    WITHIN_SRUN = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
+                   "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1",
+                   "SLURM_STEP_NODELIST": "n[1-2]"}
+    outer = {}
+
+    def test_a_rank_that_stays_away_is_named(self):
+        self.outer = self.WITHIN_SRUN
+        text = self.started(f"{EXAMPLES}/04_hangs_on_purpose", 2, expect=1)
+        self.assertIn("absent rank 1", text)
+        self.assertEqual(text.count("started by torchrun (RANK=0 WORLD_SIZE=2"), 1, text)
+        self.assertIn("not followed, as outer launchers or left over: srun (SLURM_PROCID=1", text)
+
     def launch(self, ranks, *command):
         return subprocess.run(
             [self.torchrun, "--no-python", "--standalone", "--nproc-per-node", str(ranks), *command],
             cwd=self.folder, text=True, capture_output=True, timeout=120,
-            env=self.environment(OMP_NUM_THREADS="1"))
+            env=self.environment(OMP_NUM_THREADS="1", **self.outer))
 
 
 class Mpirun(Launchers, CommandTest):

@@ -28,6 +28,8 @@ constexpr std::array kVariables = {
     VariableSpec{"SLURM_NTASKS", kInteger, "none", "Slurm: processes of the job"},
     VariableSpec{"SLURM_STEP_NUM_TASKS", kInteger, "SLURM_NTASKS", "srun: processes of the step"},
     VariableSpec{"SLURM_NTASKS_PER_NODE", kInteger, "none", "Slurm: processes per host"},
+    VariableSpec{"SLURM_STEP_TASKS_PER_NODE", kText, "SLURM_NTASKS_PER_NODE",
+                 "srun: processes of the step on each host"},
     VariableSpec{"SLURM_NNODES", kInteger, "none", "Slurm: hosts of the job"},
     VariableSpec{"SLURM_STEP_NUM_NODES", kInteger, "SLURM_NNODES", "srun: hosts of the step"},
     VariableSpec{"SLURM_NODEID", kInteger, "none", "Slurm: index of this host"},

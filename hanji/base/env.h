@@ -27,6 +27,7 @@ enum class Variable {
   kSlurmNumTasks,
   kSlurmStepNumTasks,
   kSlurmTasksPerNode,
+  kSlurmStepTasksPerNode,
   kSlurmNumNodes,
   kSlurmStepNumNodes,
   kSlurmNodeId,

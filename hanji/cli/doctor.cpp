@@ -22,6 +22,7 @@ Findings check_identity() {
   if (identity->source != launch::Source::kAlone) {
     finding.value = fmt::format("{}, rank {} of {}", launch::name_of(identity->source),
                                 identity->rank, identity->world_size);
+    if (!identity->nesting.empty()) finding.value += "; " + identity->nesting;
     finding.verdict = Verdict::kNote;
     finding.advice = "programs started here join that job; open another shell for one of their own";
   }

@@ -8,6 +8,7 @@
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/launch/environment.h"
 #include "hanji/train/decide_job.h"
 #include "hanji/train/launch_job.h"
 
@@ -34,6 +35,8 @@ train::DecidedJob decide(const JobOptions& job, const TrainFlags& flags) {
 
 /// Starts the ranks of this host, keeping the folder as long as they live.
 int launch_job(const JobOptions& options, const TrainFlags& flags) {
+  const std::string nesting = launch::detect().or_throw().nesting;  // of a launcher of one process
+  if (!nesting.empty()) std::cerr << "hanji: " << nesting << "\n";
   const train::DecidedJob decided = decide(options, flags);
   if (const int code = report_mistakes(decided.checked); code != 0 || !decided.job) return code;
   const train::JoinedJob& job = *decided.job;

@@ -11,7 +11,7 @@
 
 namespace hanji::launch {
 
-/// Who started this process.
+/// Who started this process; torchrun stands for all that set RANK and WORLD_SIZE.
 enum class Source { kAlone, kHanji, kTorchrun, kMpirun, kSrun };
 
 /// The command's name, or "alone".
@@ -29,17 +29,32 @@ struct Identity {
   /// Differs between jobs and between restarts of one job; equal on all ranks. Empty if alone or
   /// started by hanji, which need not search for each other.
   std::string job_id = {};
+  /// One line where variables of other launchers are set too: which one is followed, which are not.
+  std::string nesting = {};
+  /// What had to be assumed, as variables are not set; for messages about ranks that do not come.
+  std::string assumption = {};
 };
 
 /// Where variables come from: base::read, or a table in tests.
 using Lookup = std::function<std::optional<std::string>(base::Variable)>;
 
-/// Reads the launcher's variables. A launcher that started one process only yields to any other,
-/// so `srun -n1 torchrun ...` and a batch script's own task are no contradiction.
+/// True for a descriptor of this process that is a socket.
+bool is_open_socket(int descriptor);
+
+/// Reads the launchers' variables. Of nested launchers the innermost started this process: hanji,
+/// whose descriptors are inherited, else torchrun (which sets a run id), else mpirun, else a step of srun.
+/// Everything in Identity is that launcher's. RANK and WORLD_SIZE without a run id come last, because
+/// scripts like to copy another launcher's numbers to them; but a launcher that started one process
+/// only yields to them, and hanji to any other.
 ///
-/// Errors  kInvalidArgument, every variable shown, if a launcher's set is incomplete, not a number
-///         or out of range, or if two launchers tell different ranks.
-Result<Identity> detect(const Lookup& lookup = base::read);
+/// `is_open` tells whether a descriptor is open in this process: that of hanji's socket is not where
+/// another launcher is between hanji and this process.
+/// Errors  kInvalidArgument, every variable shown and those that are missing named, if the innermost
+///         set is incomplete, not a number or out of range; if RANK and WORLD_SIZE without a run id
+///         contradict a launcher. An incomplete set is left aside if another one is complete, and so is
+///         what is left of a hanji that is not inherited.
+Result<Identity> detect(const Lookup& lookup = base::read,
+                        const std::function<bool(int)>& is_open = is_open_socket);
 
 /// The variables that say who a process is. A launcher replaces or removes all of them.
 const std::vector<base::Variable>& identity_variables();

@@ -115,6 +115,8 @@ TEST(RendezvousPlace, ComesFromWhereTheLauncherTells) {
   EXPECT_TRUE(port >= 20'000 && port < 30'000) << port;
   const Identity mpirun{.source = Source::kMpirun, .world_size = 4, .local_size = 2};
   EXPECT_EQ(rendezvous_of(mpirun, lookup_in(master)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(rendezvous_of(mpirun, lookup_in(slurm))->host, "n1")
+      << "its daemons' step begins later";
   const Table told = {{"HANJI_RENDEZVOUS", "[::1]:7"}};
   EXPECT_EQ(*rendezvous_of(mpirun, lookup_in(told)), (base::HostPort{"::1", 7}));
 }

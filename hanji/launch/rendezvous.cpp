@@ -36,6 +36,25 @@ Result<shm::Endpoints> endpoints_of_host(const shm::Segment& segment, const Iden
   return endpoints;
 }
 
+/// Ranks that do not come may be on other hosts, if nothing has told who is here.
+Status with_assumption(const Status& status, const Identity& identity) {
+  const bool is_new = status.message().find(identity.assumption) == std::string::npos;
+  if (status.code() != Code::kTimeout || identity.assumption.empty() || !is_new) return status;
+  return base::timeout(fmt::format("{} {}; set them if there are other hosts", status.message(),
+                                   identity.assumption));
+}
+
+Result<shm::Endpoints> host_meeting(const std::filesystem::path& path, const RankHello& hello,
+                                    const Identity& identity,
+                                    const shm::SegmentOptions& segment_options,
+                                    base::Deadline deadline) {
+  HANJI_ASSIGN_OR_RETURN(Meeting meeting, Meeting::open(path, hello));
+  HANJI_RETURN_IF_ERROR(meeting.gather(deadline));
+  HANJI_ASSIGN_OR_RETURN(const auto segment, shm::Segment::create(segment_options));
+  HANJI_RETURN_IF_ERROR(meeting.welcome(segment->fd()));
+  return endpoints_of_host(*segment, identity, meeting.pidfds());
+}
+
 }  // namespace
 
 std::filesystem::path meeting_directory(const Lookup& lookup) {
@@ -69,12 +88,11 @@ Result<shm::Endpoints> meet(const Identity& identity, const MeetOptions& options
   const auto path =
       meeting_path(options.directory.empty() ? meeting_directory() : options.directory, identity);
   const RankHello hello = hello_of(identity, segment_options);
-  if (identity.local_rank != 0) return join_meeting(path, hello, deadline);
-  HANJI_ASSIGN_OR_RETURN(Meeting meeting, Meeting::open(path, hello));
-  HANJI_RETURN_IF_ERROR(meeting.gather(deadline));
-  HANJI_ASSIGN_OR_RETURN(const auto segment, shm::Segment::create(segment_options));
-  HANJI_RETURN_IF_ERROR(meeting.welcome(segment->fd()));
-  return endpoints_of_host(*segment, identity, meeting.pidfds());
+  auto endpoints = identity.local_rank == 0
+                       ? host_meeting(path, hello, identity, segment_options, deadline)
+                       : join_meeting(path, hello, deadline);
+  if (!endpoints.ok()) return with_assumption(endpoints.status(), identity);
+  return endpoints;
 }
 
 }  // namespace hanji::launch

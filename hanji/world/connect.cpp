@@ -1,9 +1,11 @@
 #include "hanji/world/connect.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <utility>
 
+#include "hanji/base/log.h"
 #include "hanji/base/status.h"
 #include "hanji/launch/environment.h"
 #include "hanji/launch/inherited.h"
@@ -52,6 +54,9 @@ Place inherit(const ConnectOptions& options) {
 World connect(const ConnectOptions& options) {
   const launch::Identity identity = launch::detect().or_throw();
   const bool inherits = identity.source == launch::Source::kHanji;
+  if (identity.rank == 0 && !identity.nesting.empty()) {
+    base::Log(STDERR_FILENO, "rank 0").info(identity.nesting);
+  }
   Place place = inherits ? inherit(options) : meet_all(identity, options);
   launch::report_crashes(place.endpoints, place.hosts.rank);
   return enter(std::move(place), options);

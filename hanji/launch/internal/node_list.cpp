@@ -69,7 +69,9 @@ Result<base::HostPort> rendezvous_of(const Identity& identity, const Lookup& loo
     return place.ok() ? std::move(place) : place.status().at("HANJI_RENDEZVOUS");
   }
   if (identity.source == Source::kTorchrun) return torchrun_rendezvous(lookup);
-  std::string hosts = text_of(lookup, Variable::kSlurmStepNodeList);
+  // The step that mpirun starts on other hosts does not contain its own.
+  std::string hosts;
+  if (identity.source == Source::kSrun) hosts = text_of(lookup, Variable::kSlurmStepNodeList);
   if (hosts.empty()) hosts = text_of(lookup, Variable::kSlurmNodeList);
   if (!hosts.empty()) return base::HostPort{first_host(hosts), port_of(identity.job_id)};
   return base::invalid_argument(fmt::format(
