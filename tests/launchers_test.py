@@ -36,6 +36,18 @@ class Launchers:
         self.assertIn("absent rank 1", self.started(f"{EXAMPLES}/04_hangs_on_purpose", 2, expect=1))
 
 
+class HanjiRun(CommandTest):
+    def test_as_process_1_it_reaps_what_ranks_leave_behind(self):
+        unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
+        if subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no PID namespaces here (unshare --pid needs root)")
+        script = ("for i in 1 2 3; do sh -c 'sleep 0.1 &'; done; sleep 2; "
+                  "! grep -l '^State:.*zombie' /proc/[0-9]*/status && test $PPID = 1")
+        done = subprocess.run([*unshare, HANJI, "run", "--ranks", "1", "sh", "-c", script], text=True,
+                              capture_output=True, timeout=60, env=self.environment())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
 class Torchrun(Launchers, CommandTest):
     @classmethod
     def setUpClass(cls):

@@ -14,6 +14,7 @@ namespace {
 /// The exit code of all ranks on this host, or on all hosts.
 Result<int> run_ranks(launch::RunOptions options, const HostOptions& hosts) {
   options.on_event = notify;
+  options.adopts_orphans = true;
   if (!hosts.hosts.empty()) {
     HANJI_ASSIGN_OR_RETURN(launch::SshOptions ssh, over_ssh(hosts, options));
     ssh.on_event = notify;

@@ -74,6 +74,8 @@ struct LaunchOptions {
   Rank0Output rank0_output = Rank0Output::kLog;
   Signals signals = Signals::kForward;
   OnDeath on_death = OnDeath::kStop;
+  /// This process has no children but its ranks: it adopts and reaps what they leave behind.
+  bool adopts_orphans = false;
   int restart_count = 0;  ///< Told to the ranks in TORCHELASTIC_RESTART_COUNT, as torchrun does.
   shm::SegmentOptions segment;  ///< Its ranks, build id and plan hash are filled in here.
   std::chrono::milliseconds verdict_time{500};   ///< Survivors may name the dead rank before TERM.

@@ -24,6 +24,7 @@ Result<Outcome> run_program(const RunOptions& options) {
   launch_options.rank0_output = Rank0Output::kLogAndLauncher;
   launch_options.on_event = options.on_event;
   launch_options.on_death = options.on_death;
+  launch_options.adopts_orphans = options.adopts_orphans;
   const bool oversubscribed = launch_options.cpus.empty();
   if (oversubscribed && !base::read(base::Variable::kOmpNumThreads)) {
     launch_options.environment.push_back("OMP_NUM_THREADS=1");

@@ -30,6 +30,7 @@ launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_js
   options.cpus = plan.cpus;
   options.log_directory = out / "logs";
   options.rank0_output = launch::Rank0Output::kLogAndLauncher;
+  options.adopts_orphans = true;
   return options;
 }
 

@@ -19,7 +19,8 @@ struct JobLaunch {
   std::function<void(const launch::RankEvent&)> on_event = {};
 };
 
-/// The options to start the ranks of a plan: CPUs, logs in `out`; without a command.
+/// The options to start the ranks of a plan by a verb of hanji, which has no other children: CPUs, logs in
+/// `out`; without a command.
 launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_json,
                                      const std::filesystem::path& out);
 

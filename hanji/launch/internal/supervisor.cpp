@@ -49,6 +49,7 @@ Supervisor::Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segmen
       segment_(std::move(segment)),
       processes_(std::move(processes)),
       start_ns_(base::now_ns()),
+      orphans_(options.adopts_orphans),
       oom_kills_(base::oom_kills()),
       hostname_(base::host_name()) {
   outcome_.ranks.resize(processes_.size());
@@ -65,6 +66,7 @@ Outcome Supervisor::run() {
     for (Echo& echo : echoes_) echo.pump();
     take_signals();
     take_deaths();
+    reap_orphans();
     poll();
     notify_hosts();
     log_stacks();  // Looking names up takes its time: survivors have the verdict by now.
@@ -105,8 +107,18 @@ void Supervisor::wait() {
     polls.push_back({echo.read_end(), POLLIN, 0});
     polls.push_back({echo.waiting_for(), POLLOUT, 0});
   }
-  ::poll(polls.data(), polls.size(), deadline_.poll_ms());
+  const auto look = base::Deadline::after(Orphans::kInterval);  // their deaths wake nobody
+  const bool is_sooner = orphans_.adopts() && look.remaining() < deadline_.remaining();
+  ::poll(polls.data(), polls.size(), (is_sooner ? look : deadline_).poll_ms());
   for (RankProcess& process : processes_) process.take_reports();
+}
+
+void Supervisor::reap_orphans() const {
+  orphans_.reap([this](pid_t pid) {
+    return std::ranges::any_of(processes_, [&](const RankProcess& process) {
+      return process.running() && process.pid() == pid;
+    });
+  });
 }
 
 /// Where ranks were when they crashed, or when they were asked.

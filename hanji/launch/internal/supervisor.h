@@ -10,6 +10,7 @@
 #include "hanji/base/memory_headroom.h"
 #include "hanji/launch/internal/echo.h"
 #include "hanji/launch/internal/host_link.h"
+#include "hanji/launch/internal/orphans.h"
 #include "hanji/launch/internal/rank_process.h"
 #include "hanji/launch/internal/signal_relay.h"
 
@@ -47,6 +48,7 @@ class Supervisor {
   void notify_hosts();
   int world_rank(int rank) const;
   void take_deaths();
+  void reap_orphans() const;
   void log_stacks();
   void ask_for_stacks() const;
   void take_death(RankExit exit);
@@ -76,6 +78,7 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   base::Deadline deadline_ = base::Deadline::never();
   int64_t start_ns_;
+  Orphans orphans_;
   base::OomKills oom_kills_;  ///< Before the ranks ran.
   std::string hostname_;
   std::vector<int> forwarded_;
