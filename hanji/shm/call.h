@@ -11,6 +11,10 @@
 
 namespace hanji::shm {
 
+/// The tag of a call by which an engine over several hosts compares what its ranks were called with: the
+/// call site is that of their call.
+inline constexpr uint64_t kComparisonTag = ~uint64_t{0};
+
 /// One rank's side of a collective. All ranks of the group give the same routine, op, dtype,
 /// count, root, tag and lists; input, output, parts, factor,
 /// deadline and call site are each rank's own.

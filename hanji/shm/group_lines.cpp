@@ -16,6 +16,7 @@ GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<
     ranks_.push_back(&segment_->group_rank(group, rank));
     lines_.push_back(segment_->lines(group, rank));
   }
+  if (me_ < size()) last_call_ = &segment_->rank_state(members_[me_]).last_call;
 }
 
 GroupLines GroupLines::of(int group, int world_rank) const {

@@ -70,12 +70,16 @@ std::string describe_rank(const Segment& segment, int rank) {
   return text + ")";
 }
 
-// Told by its lines in the group of all ranks.
 std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank) {
+  const uint64_t call = segment->rank_state(rank).last_call.load(std::memory_order_acquire);
+  const int group = static_cast<int>(call >> 48) - 1;
+  const int end = segment->channel_id(segment->ranks() - 1, segment->ranks() - 1) + 1;
+  if (group < 0 || group >= end) return "it made no call";
   std::vector<int> all(segment->ranks());
   std::iota(all.begin(), all.end(), 0);
-  const internal::GroupLines lines(segment, 0, std::move(all), rank);
-  return internal::last_call(lines, rank);
+  const auto lines = internal::GroupLines(segment, 0, std::move(all), rank).of(group, rank);
+  const bool has_posted = lines.me() < lines.size() && lines.last_sequence(lines.me()) != 0;
+  return has_posted ? internal::own_last_call(lines) : "it made no call";
 }
 
 bool waits(const Segment& segment, int rank) {

@@ -75,7 +75,7 @@ std::string coordinates_of_rank(const Segment& segment, int rank);
 /// "rank 1 (host vm, process 4711, dp=1,tp=0, step 57, in forward)", as far as the segment knows, also
 /// of a dead rank.
 std::string describe_rank(const Segment& segment, int rank);
-/// "its last call here was operation 12, all_reduce(...) at step.cpp:9", among all ranks' calls.
+/// "its last call was operation 12, all_reduce(...) at step.cpp:9", of all groups and messages.
 std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank);
 
 /// Whether `rank` waits for others in a collective now.

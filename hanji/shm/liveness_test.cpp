@@ -152,6 +152,25 @@ TEST(Processes, AStoppedRankIsNamedAndSurvivesIfItGoesOn) {
                                 HasSubstr(", state ")));
 }
 
+TEST(LastCall, IsTheLastInAnyGroup) {
+  const auto segment = test::make_segment(1);
+  EXPECT_EQ(describe_last_call(segment, 0), "it made no call");
+  const auto all = Engine::create(segment, 0, {0}, 0).or_throw();
+  const auto axis = Engine::create(segment, 3, {0}, 0).or_throw();
+  const auto call_at = [&](Engine& engine, std::string_view site) {
+    Call call = call_of(share(schedule::barrier(1)));
+    call.call_site = segment->call_sites().intern(0, site);
+    base::throw_if_error(engine.wait(engine.submit(call).or_throw()));
+  };
+  call_at(*all, "group.cpp:54");
+  call_at(*axis, "step.cpp:9");
+  EXPECT_EQ(describe_last_call(segment, 0),
+            "its last call was operation 1, barrier() at step.cpp:9");
+  call_at(*all, "evaluate.cpp:3");
+  EXPECT_THAT(describe_last_call(segment, 0),
+              HasSubstr("operation 2, barrier() at evaluate.cpp:3"));
+}
+
 TEST(Watchdog, BeatsAndLeaves) {
   const auto segment = test::make_segment(1);
   const internal::RankState& state = segment->rank_state(0);

@@ -7,6 +7,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/units.h"
+#include "hanji/shm/call.h"
 #include "hanji/shm/call_site.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/shm/tag.h"
@@ -121,7 +122,18 @@ std::string last_call(const GroupLines& lines, int member) {
                      describe_call(lines, member, call));
 }
 
+std::string own_last_call(const GroupLines& lines) {
+  Words words;
+  lines.read(lines.me(), lines.last_sequence(lines.me()), words);
+  const uint64_t number = lines.last_operation(lines.me());
+  return fmt::format(
+      "its last call was {}, {}",
+      lines.group() < kMaxGroups ? fmt::format("operation {}", number) : where(lines, number),
+      describe_call(lines, lines.me(), decode(words)));
+}
+
 std::string describe_arguments(const Descriptor& call, bool receives) {
+  if (call.tag == kComparisonTag) return "comparison of calls";
   std::string text(receives ? "recv" : name_of(call.routine));
   if (call.routine == Routine::kBarrier) return text + "()";
   text += "(";

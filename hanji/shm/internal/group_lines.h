@@ -83,6 +83,8 @@ class GroupLines {
   /// The number of the operation that this member has begun, and that another began last.
   void set_operation(uint64_t operation) {
     ranks_[me_]->operation.store(operation, std::memory_order_relaxed);
+    const uint64_t number = operation & ((uint64_t{1} << 48) - 1);
+    last_call_->store(static_cast<uint64_t>(group_ + 1) << 48 | number, std::memory_order_relaxed);
   }
   uint64_t last_operation(int member) const {
     return ranks_[member]->operation.load(std::memory_order_relaxed);
@@ -127,6 +129,7 @@ class GroupLines {
   std::vector<GroupRank*> ranks_;
   std::vector<std::span<Line>> lines_;  ///< By member.
   Waiters& waiters_;
+  Atomic<uint64_t>* last_call_ = nullptr;  ///< Of this member, whatever group it is in.
   int cursor_ = 0;
 };
 

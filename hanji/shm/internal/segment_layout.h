@@ -27,7 +27,7 @@
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 8;
+inline constexpr uint32_t kVersion = 9;
 inline constexpr int kMaxRanks = 64;  ///< Sets of ranks are words of 64 bits.
 static_assert(base::kMaxRanksPerHost <= kMaxRanks);
 inline constexpr int kMaxGroups = 256;
@@ -88,6 +88,8 @@ struct RankState {
   Atomic<int64_t> heap_peak_bytes;
   Atomic<int64_t> waiting_since_ns;  ///< Of base::now_ns(); stored before `waiting`.
   Atomic<uint32_t> channels_epoch;   ///< Its ends of channels were made new for this epoch.
+  Atomic<uint64_t>
+      last_call;  ///< Begun by the rank in any group: group + 1 << 48 | operation; or 0.
   // Own line: the watchdog's thread writes it.
   alignas(kLine) Atomic<int64_t> heartbeat_ns;
   alignas(kLine) std::array<Atomic<uint64_t>, 16> processors;  ///< Affinity mask.

@@ -18,6 +18,8 @@ std::string describe_arguments(const Descriptor& call, bool receives);
 
 /// "its last call here was operation 11, barrier() at eval.cpp:9", of the group of `lines`.
 std::string last_call(const GroupLines& lines, int member);
+/// "its last call was operation 4, all_reduce(...) at x.cpp:3", of this rank in this group.
+std::string own_last_call(const GroupLines& lines);
 
 /// The members were called differently; `posted` is what each said. The same text on every rank.
 Status mismatch_verdict(const GroupLines& lines, const std::vector<Words>& posted,
