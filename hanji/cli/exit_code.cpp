@@ -1,8 +1,8 @@
 #include "hanji/cli/exit_code.h"
 
 #include <csignal>
-#include <new>
-#include <string_view>
+
+#include "hanji/base/exception.h"
 
 namespace hanji::cli {
 
@@ -24,10 +24,7 @@ int exit_code(Code code) {
 }
 
 Status status_of(const std::exception& error) {
-  const bool is_of_memory =
-      dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-      std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;
-  if (!is_of_memory) return base::internal(error.what());
+  if (!base::is_out_of_memory(error)) return base::internal(error.what());
   return base::out_of_memory("there is not enough memory for it; ask for less");
 }
 

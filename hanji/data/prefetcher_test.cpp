@@ -131,7 +131,7 @@ TEST(Prefetcher, AnExceptionOfASourceReachesTheCallerWithItsSample) {
   const Loader loader = loader_of_numbers(24, {0, 24});
   Prefetcher prefetcher(source, loader, 3, 5);
   EXPECT_THAT([&] { prefetcher.read(0, loader.micro_batches()[0]); },
-              testing::ThrowsMessage<Error>(HasSubstr("sample 5: worn out")));
+              testing::ThrowsMessage<Error>(HasSubstr("sample 5: std::runtime_error: worn out")));
 }
 
 TEST(Prefetcher, NoThreadOutlivesIt) {

@@ -33,7 +33,7 @@ const std::map<std::string, Expected> kExpected = {
     {"kill", {128 + SIGKILL, "was killed by SIGKILL"}},
     {"segv", {128 + SIGSEGV, "was killed by SIGSEGV"}},
     {"abort", {128 + SIGABRT, "was killed by SIGABRT"}},
-    {"exception", {70, "page 7 is missing"}},
+    {"exception", {1, "exited with code 1: std::runtime_error: page 7 is missing"}},
     {"exit", {6, "exited with code 0"}},
 };
 

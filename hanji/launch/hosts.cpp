@@ -14,12 +14,6 @@ namespace {
 /// Under a launcher of ours the launcher notifies, once it knows how the rank ended.
 bool notifies(const Hosts& hosts) { return hosts.store != nullptr && hosts.notifies_failures; }
 
-std::string verdict_of(const Hosts& hosts, const Status& failure) {
-  return to_json({hosts.node, 6,
-                  fmt::format("rank {} (node {}, host {}) failed: {}", hosts.rank, hosts.node,
-                              hosts.here().name, failure.to_string())});
-}
-
 }  // namespace
 
 int Hosts::node_of(int any_rank) const {
@@ -57,14 +51,14 @@ Result<Hosts> join_hosts(const Inherited& inherited, base::Deadline deadline) {
   return hosts;
 }
 
-void notify_hosts(const Hosts& hosts, const Status& failure) {
+void notify_hosts(const Hosts& hosts, const std::string& verdict) {
   if (!notifies(hosts)) return;
   // A store that is lost has told everybody that this host is.
-  static_cast<void>(hosts.store->compare_set(kVerdictKey, "", verdict_of(hosts, failure)));
+  static_cast<void>(hosts.store->compare_set(kVerdictKey, "", to_json({hosts.node, 6, verdict})));
 }
 
-void propose_to_hosts(const Hosts& hosts, const Status& failure) {
-  if (notifies(hosts)) hosts.store->propose(kVerdictKey, verdict_of(hosts, failure));
+void propose_to_hosts(const Hosts& hosts, const std::string& verdict) {
+  if (notifies(hosts)) hosts.store->propose(kVerdictKey, to_json({hosts.node, 6, verdict}));
 }
 
 }  // namespace hanji::launch

@@ -60,11 +60,11 @@ Result<Hosts> join_hosts(const Inherited& inherited, base::Deadline deadline);
 Result<Hosts> meet_hosts(const Identity& identity, base::Deadline deadline, OnHostLost on_lost = {},
                          const Lookup& lookup = base::read);
 
-/// Tells all other hosts that this rank failed, in one line; the first to tell is the verdict. Does
-/// nothing on one host, nor under `hanji run`, whose launchers tell how ranks ended.
-void notify_hosts(const Hosts& hosts, const Status& failure);
+/// Tells all other hosts why the job ends, in a line that names the rank; the first to tell is the verdict.
+/// Does nothing on one host, nor under `hanji run`, whose launchers tell how ranks ended.
+void notify_hosts(const Hosts& hosts, const std::string& verdict);
 
 /// The same, but does not wait until it is told.
-void propose_to_hosts(const Hosts& hosts, const Status& failure);
+void propose_to_hosts(const Hosts& hosts, const std::string& verdict);
 
 }  // namespace hanji::launch

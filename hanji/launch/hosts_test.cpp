@@ -169,7 +169,7 @@ TEST_F(MeetHosts, TellsAllWhichRankFailed) {
     };
     const auto hosts =
         meet_hosts(rank(index), base::Deadline::after(30s), on_lost, lookup_in(table_)).or_throw();
-    if (index == 3) notify_hosts(hosts, base::corrupt("page 7"));
+    if (index == 3) notify_hosts(hosts, "rank 3 (node 1, host b) failed: page 7");
     const auto deadline = base::Deadline::after(20s);
     while (!heard && !deadline.passed()) std::this_thread::sleep_for(1ms);
     EXPECT_TRUE(heard);

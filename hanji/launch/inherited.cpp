@@ -56,6 +56,10 @@ Result<Inherited> inherited_endpoints(const Lookup& lookup) {
   return inherited;
 }
 
+std::string describe_status(const Status& failure) {
+  return failure.code() == Code::kInvalidArgument ? failure.message() : failure.to_string();
+}
+
 void report_failure(const shm::Endpoints& endpoints, const Status& status) {
   if (!endpoints.control.valid() || status.ok()) return;
   // A launcher that is gone has nobody to show the words to.

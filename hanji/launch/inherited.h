@@ -25,6 +25,9 @@ struct Inherited {
 ///         were taken before: they can be taken once per process. kPeerLost, kTimeout: launcher.
 Result<Inherited> inherited_endpoints(const Lookup& lookup = base::read);
 
+/// What people read of a failure: "code: message"; of kInvalidArgument the message, which says all.
+std::string describe_status(const Status& failure);
+
 /// Tells the launcher why this rank is about to fail; it shows the words beside the exit code.
 /// Does nothing where no launcher of ours listens.
 void report_failure(const shm::Endpoints& endpoints, const Status& status);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/exception.h"
 #include "hanji/base/file.h"
 #include "hanji/base/log.h"
 #include "hanji/launch/environment.h"
@@ -87,8 +88,8 @@ class FaultyRank {
       recorder_.set_step(step);
       try {
         status = run_step(step);
-      } catch (const std::exception& error) {
-        return fail(base::internal(error.what()));
+      } catch (...) {
+        return fail(base::status_of_program(std::current_exception()));
       }
       if (stop_signal != 0) return stop(step);
     }
@@ -195,13 +196,13 @@ class FaultyRank {
   }
 
   int fail(const Status& status) {
-    segment_->abort(
-        endpoints_.rank, Code::kPeerLost,
-        fmt::format("{} failed: {}; {}", shm::describe_rank(*segment_, endpoints_.rank),
-                    status.to_string(), shm::describe_last_call(segment_, endpoints_.rank)));
-    log_.error(status.to_string());
+    segment_->abort(endpoints_.rank, Code::kPeerLost,
+                    fmt::format("{} failed: {}; {}", shm::describe_rank(*segment_, endpoints_.rank),
+                                launch::describe_status(status),
+                                shm::describe_last_call(segment_, endpoints_.rank)));
+    log_.error(launch::describe_status(status));
     launch::report_failure(endpoints_, status);
-    return 70;
+    return 1;
   }
 
   int stop(int64_t step) {

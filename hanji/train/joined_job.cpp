@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hanji/base/env.h"
+#include "hanji/base/exception.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/comm/regroup.h"
@@ -117,7 +118,8 @@ JoinedOutcome run_met(world::World& world, StopSignal& stop,
     }
     return {.exit_code = 0, .rank = run(options, world, group, plan, stop)};
   } catch (...) {
-    world.fail(world::status_of(std::current_exception()));
+    world.fail(options.own == nullptr ? world::status_of(std::current_exception())
+                                      : base::status_of_program(std::current_exception()));
     throw;
   }
 }

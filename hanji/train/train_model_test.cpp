@@ -8,6 +8,10 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/options/batchnorm.h>
 
+#include <atomic>
+#include <stdexcept>
+
+#include "hanji/base/exception.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
@@ -203,6 +207,51 @@ TEST(TrainModel, OtherDataOrAnotherModelIsNoWayToGoOn) {
               ThrowsMessage<Error>(HasSubstr("the program's own source has checksum")));
   EXPECT_THAT([&] { go_on(Products(), [] { return Linear(3, 2); }); },
               ThrowsMessage<Error>(HasSubstr("0.weight")));
+}
+
+/// One sample of the training part, which one rank reads, cannot be read.
+class WornOut : public Products {
+ public:
+  Status read(data::Part part, int64_t index, layers::Batch& batch, int64_t row) const override {
+    if (part == data::Part::kTrain && index == 50) throw std::range_error("page 7 is missing");
+    return Products::read(part, index, batch, row);
+  }
+};
+
+/// What each rank's train_model() throws: "type: words".
+std::vector<std::string> thrown_by(const data::Source& source, const models::ModuleLoss& loss) {
+  const test::TemporaryFolder folder;
+  const TrainOptions options{.config = config_of(folder.path() / "run")};
+  std::vector<world::World> worlds = world::make_worlds(2);
+  std::vector<std::string> thrown(2);
+  test::run_threads(2, [&](int rank) {
+    try {
+      train_model(worlds[rank], make_blocks, loss, source, options);
+    } catch (const Error& error) {
+      thrown[rank] = fmt::format("{}: {}", base::name_of(error.code()), error.what());
+    } catch (...) {
+      thrown[rank] = base::describe_exception(std::current_exception());
+    }
+  });
+  std::ranges::sort(thrown, {}, [](const auto& text) { return text.find("peer_lost") == 0; });
+  return thrown;
+}
+
+TEST(TrainModel, AnExceptionOfTheProgramOnOneRankIsItsOwnAndReachesTheOthersWithItsWords) {
+  const auto by_source = thrown_by(WornOut(), squared_error);
+  EXPECT_THAT(by_source[0], AllOf(testing::StartsWith("invalid_argument: "),
+                                  HasSubstr("sample 50: std::range_error: page 7 is missing")));
+  EXPECT_THAT(by_source[1],
+              testing::ContainsRegex("peer_lost: .*rank [01] .*failed: .*page 7 is missing"));
+  std::atomic<int> num_losses = 0;
+  const auto by_loss =
+      thrown_by(Products(), [&](const at::Tensor& output, const at::Tensor& targets) {
+        if (++num_losses == 30) throw std::range_error("no loss");
+        return squared_error(output, targets);
+      });
+  EXPECT_EQ(by_loss[0], "std::range_error: no loss") << "as it was thrown";
+  EXPECT_THAT(by_loss[1],
+              testing::ContainsRegex("peer_lost: .*rank [01] .*failed: std::range_error: no loss"));
 }
 
 TEST(TrainModel, HanjiTrainRefusesAModelThatOnlyAProgramHas) {

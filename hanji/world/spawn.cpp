@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "hanji/base/exception.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/topology/machine.h"
 #include "hanji/world/internal/state.h"
@@ -49,7 +50,7 @@ Status run_rank(launch::Inherited inherited, const std::function<void(World&)>& 
     try {
       body(world);
     } catch (...) {
-      const Status status = status_of(std::current_exception());
+      const Status status = base::status_of_program(std::current_exception());
       world.fail(status);
       return status;
     }

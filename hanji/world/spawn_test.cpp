@@ -50,13 +50,14 @@ TEST(Spawn, AnErrorKeepsItsCodeAndNamesItsRank) {
   EXPECT_EQ(outcome, "corrupt: rank 1: page 7");
 }
 
-TEST(Spawn, OtherExceptionsAreInternal) {
+TEST(Spawn, OtherExceptionsAreTheProgramsOwnByTypeAndWords) {
   EXPECT_EQ(outcome_of(1, [](World&) { throw std::runtime_error("words"); }),
-            "internal: rank 0: words");
+            "invalid_argument: rank 0: std::runtime_error: words");
   EXPECT_EQ(outcome_of(1, [](World&) { throw 3; }),
-            "internal: rank 0: an exception that is no std::exception");
+            "invalid_argument: rank 0: an exception of type int");
   EXPECT_THAT(outcome_of(1, [](World&) { at::zeros({2}).view({3}); }),
-              AllOf(StartsWith("internal: rank 0"), HasSubstr("shape '[3]' is invalid")));
+              AllOf(StartsWith("invalid_argument: rank 0: c10::Error: "),
+                    HasSubstr("shape '[3]' is invalid")));
 }
 
 TEST(Spawn, ADeadRankIsNamedWithItsSignalOrCode) {
@@ -86,6 +87,22 @@ TEST(Spawn, SurvivorsAreToldWhoFailed) {
   });
   EXPECT_THAT(*base::read_file(folder.path() / "verdict"),
               testing::ContainsRegex("rank 1 .host .*failed: corrupt: page 7"));
+}
+
+TEST(Spawn, SurvivorsAreToldWhatNobodyCaught) {
+  const test::TemporaryFolder folder;
+  const std::string outcome = outcome_of(2, [&](World& world) {
+    try {
+      sum_ranks(world);  // all have connected
+      if (world.rank() == 1) std::thread([] { throw std::range_error("page 7"); }).join();
+      sum_ranks(world);
+    } catch (const Error& error) {
+      throw_if_error(base::write_file_atomic(folder.path() / "verdict", error.what()));
+    }
+  });
+  EXPECT_EQ(outcome, "invalid_argument: rank 1: std::range_error: page 7");
+  EXPECT_THAT(*base::read_file(folder.path() / "verdict"),
+              testing::ContainsRegex("rank 1 .host .*failed: std::range_error: page 7"));
 }
 
 TEST(Spawn, RanksDoNotShareCoresForTheirThreads) {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "hanji/base/cache_folder.h"
+#include "hanji/base/exception.h"
 #include "hanji/base/log.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/comm/regroup.h"
@@ -35,6 +35,13 @@ std::vector<int> ranks_of_node(const launch::Hosts& hosts) {
   return ranks;
 }
 
+/// On all hosts, unless another word has ended it here: then that one is told to them.
+void end_job(const WorldState& state, const std::string& words) {
+  state.segment->abort(state.endpoints.rank, Code::kPeerLost, words);
+  const Status verdict = state.segment->abort_status();
+  launch::notify_hosts(state.hosts, verdict.ok() ? words : verdict.message());
+}
+
 }  // namespace
 
 World::World(std::unique_ptr<WorldState> state) : state_(std::move(state)) {}
@@ -47,9 +54,11 @@ World& World::operator=(World&& other) noexcept {
 
 World::~World() {
   if (state_ == nullptr || std::uncaught_exceptions() <= state_->exceptions_before) return;
-  const Status left = base::peer_lost(fmt::format("rank {} was left by an exception", rank()));
-  state_->segment->abort(local_rank(), left.code(), left.message());
-  launch::notify_hosts(state_->hosts, left);
+  end_job(*state_,
+          fmt::format("rank {} was left by an exception (host {}, process {}), whose words its "
+                      "own log may tell; a program that catches it outside of its World calls "
+                      "World::fail() for the others to know",
+                      rank(), state_->hosts.here().name, ::getpid()));
 }
 
 int World::rank() const { return state_->hosts.rank; }
@@ -89,13 +98,21 @@ mesh::Mesh World::mesh(std::vector<layout::Axis> axes) const {
   return mesh;
 }
 
-void World::fail(const Status& status) const {
-  state_->segment->abort(
-      local_rank(), Code::kPeerLost,
-      fmt::format("{} failed: {}; {}", shm::describe_rank(*state_->segment, local_rank()),
-                  status.to_string(), shm::describe_last_call(state_->segment, local_rank())));
-  launch::notify_hosts(state_->hosts, status);
-  launch::report_failure(state_->endpoints, status);
+void World::fail(const Status& status) const { world::fail(*state_, status); }
+void World::fail(std::string_view text) const { fail(base::invalid_argument(std::string(text))); }
+
+std::string World::verdict() const {
+  const shm::Segment& segment = *state_->segment;
+  const bool is_others = segment.aborted() && segment.abort_rank() != local_rank();
+  return is_others ? segment.abort_status().message() : "";
+}
+
+void fail(const WorldState& state, const Status& status) {
+  const int rank = state.endpoints.rank;
+  end_job(state, fmt::format("{} failed: {}; {}", shm::describe_rank(*state.segment, rank),
+                             launch::describe_status(status),
+                             shm::describe_last_call(state.segment, rank)));
+  launch::report_failure(state.endpoints, status);
 }
 
 namespace {
@@ -111,7 +128,7 @@ shm::WatchdogOptions watchdog_options(const Place& place, const ConnectOptions& 
     const bool ended = event.kind == Kind::kEnded;
     ended ? log.error(event.text) : log.warn(event.text);
     if (told) told(event);
-    if (ended) launch::propose_to_hosts(hosts, base::peer_lost(event.text));
+    if (ended) launch::propose_to_hosts(hosts, event.text);
   };
   return watchdog;
 }
@@ -168,6 +185,10 @@ World enter(Place place, const ConnectOptions& options) {
       shm::Watchdog::start(state->segment, state->endpoints.rank, std::move(pidfds), watchdog)
           .or_throw();
   state->group = make_group(*state, options, may_meet);
+  if (may_meet) {
+    state->uncaught.emplace(
+        [own = state.get()](const std::string& text) { fail(*own, base::invalid_argument(text)); });
+  }
   return World(std::move(state));
 }
 
@@ -188,12 +209,11 @@ Status status_of(std::exception_ptr exception) {
     std::rethrow_exception(std::move(exception));
   } catch (const Error& error) {
     return {error.code(), error.what()};
-  } catch (const c10::Error& error) {
-    return base::internal(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return base::internal(error.what());
+    if (base::is_out_of_memory(error)) return base::out_of_memory(error.what());
+    return base::internal(base::describe_exception(std::current_exception()));
   } catch (...) {
-    return base::internal("an exception that is no std::exception");
+    return base::internal(base::describe_exception(std::current_exception()));
   }
 }
 

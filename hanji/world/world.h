@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -57,9 +58,15 @@ class World {
   /// The plan that the launcher or ConnectOptions gave; empty if none did.
   const std::string& plan_json() const;
 
-  /// Tells every rank and the launcher that this rank is about to fail: waits elsewhere end at
-  /// once with kPeerLost and these words.
+  /// Tells every rank and the launcher that this rank is about to fail: waits elsewhere end at once with
+  /// kPeerLost and "rank 1 (...) failed: <text>; its last call was ...". The first one counts.
+  ///
+  /// For a program that catches an exception outside of its World. What nobody catches is told anyway,
+  /// and so is what hanji::spawn(), train_model() and verify_model() throw.
+  void fail(std::string_view text) const;
   void fail(const Status& status) const;
+  /// Why the job has ended, as the log of this rank tells; empty before, and of its own failure.
+  std::string verdict() const;
 
  private:
   std::unique_ptr<WorldState> state_;

@@ -87,12 +87,26 @@ TEST(World, FailTellsTheOthersWhy) {
               testing::ContainsRegex("rank 1 .host .*failed: corrupt: page 7"));
 }
 
+TEST(World, FailTellsTheWordsOfAProgram) {
+  EXPECT_THAT(
+      told_while([](const World& world) { world.fail("std::runtime_error: page 7"); }),
+      testing::ContainsRegex("rank 1 .host .*failed: std::runtime_error: page 7; it made no call"));
+}
+
+TEST(World, TellsTheVerdictAboutAnotherRankOnly) {
+  const std::vector<World> worlds = make_worlds(2);
+  EXPECT_EQ(worlds[0].verdict(), "");
+  worlds[1].fail("page 7");
+  EXPECT_THAT(worlds[0].verdict(), HasSubstr("failed: page 7"));
+  EXPECT_EQ(worlds[1].verdict(), "");
+}
+
 TEST(StatusOf, KeepsCodesAndWords) {
   const auto status = [](const auto& exception) {
     return status_of(std::make_exception_ptr(exception)).to_string();
   };
   EXPECT_EQ(status(Error(base::timeout("late"))), "timeout: late");
-  EXPECT_EQ(status(std::out_of_range("far")), "internal: far");
+  EXPECT_EQ(status(std::out_of_range("far")), "internal: std::out_of_range: far");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <exception>
 #include <span>
 
+#include "hanji/base/exception.h"
 #include "hanji/data/batch.h"
 
 namespace hanji::data::internal {
@@ -29,22 +30,18 @@ class RunReader {
             std::span<const EpochSample> samples)
       : source_(source), loader_(loader), step_(step), positions_(positions), samples_(samples) {}
 
-  /// `row_of` a position gives its BatchRow. The first failure ends the run.
+  /// `row_of` a position gives its BatchRow. The first failure ends the run; an exception of a program's
+  /// own source is one.
   template <class RowOf>
   RunFailure read(layout::Range run, const RowOf& row_of) const {
     for (int64_t position = run.begin; position < run.end; ++position) {
-      // Of the run behind this one too, which the same thread reads next if it is alone.
-      const int64_t coming = position + kExpected;
-      if (coming < positions_.end) source_.expect(sample_at(coming).index);
-      const BatchRow own = row_of(position);
-      Status status = read_one(position, own);
-      const int64_t other = position ^ 1;
-      const bool has_other = source_.mixes_pairs() && other < loader_.options().global_batch;
-      if (status.ok() && has_other) {
-        const bool is_in_run = other >= run.begin && other < run.end;
-        // Of a pair in the run, the second one mixes both.
-        if (!is_in_run) status = mix_with_reread(position, own);
-        if (is_in_run && other < position) mix(other, row_of(other), own);
+      Status status;
+      try {
+        status = read_at(position, run, row_of);
+      } catch (...) {
+        status =
+            base::status_of_program(std::current_exception())
+                .at(fmt::format("the source of samples, sample {}", sample_at(position).index));
       }
       if (!status.ok()) return {status, position};
     }
@@ -61,13 +58,25 @@ class RunReader {
                     : loader_.at(step_, position);
   }
 
+  template <class RowOf>
+  Status read_at(int64_t position, layout::Range run, const RowOf& row_of) const {
+    // Of the run behind this one too, which the same thread reads next if it is alone.
+    const int64_t coming = position + kExpected;
+    if (coming < positions_.end) source_.expect(sample_at(coming).index);
+    const BatchRow own = row_of(position);
+    HANJI_RETURN_IF_ERROR(read_one(position, own));
+    const int64_t other = position ^ 1;
+    if (!source_.mixes_pairs() || other >= loader_.options().global_batch) return {};
+    const bool is_in_run = other >= run.begin && other < run.end;
+    // Of a pair in the run, the second one mixes both.
+    if (!is_in_run) return mix_with_reread(position, own);
+    if (other < position) mix(other, row_of(other), own);
+    return {};
+  }
+
   Status read_one(int64_t position, BatchRow into) const {
     const EpochSample one = sample_at(position);
-    try {
-      return source_.read_in_epoch(one.epoch, one.index, *into.batch, into.row);
-    } catch (const std::exception& error) {
-      return base::internal(fmt::format("sample {}: {}", one.index, error.what()));
-    }
+    return source_.read_in_epoch(one.epoch, one.index, *into.batch, into.row);
   }
 
   void mix(int64_t even, BatchRow first, BatchRow second) const {

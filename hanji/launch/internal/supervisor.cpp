@@ -39,7 +39,7 @@ std::string passed_on(int signal) { return signal_name(signal) + " passed on to 
 std::string describe(const RankExit& exit) {
   std::string text = exit.signal != 0 ? "was killed by " + signal_name(exit.signal)
                                       : fmt::format("exited with code {}", exit.exit_code);
-  if (!exit.report.ok()) text += ": " + exit.report.to_string();
+  if (!exit.report.ok()) text += ": " + describe_status(exit.report);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "hanji/base/exception.h"
 #include "hanji/comm/group.h"
 #include "hanji/launch/hosts.h"
 #include "hanji/launch/inherited.h"
@@ -24,7 +25,11 @@ struct WorldState {
   std::unique_ptr<shm::Watchdog> watchdog;
   std::optional<comm::Group> group;
   int exceptions_before = 0;  ///< In flight when the world was made.
+  std::optional<base::UncaughtReport> uncaught = {};
 };
+
+/// World::fail().
+void fail(const WorldState& state, const Status& status);
 
 /// This rank's place in a segment and among all hosts.
 struct Place {
