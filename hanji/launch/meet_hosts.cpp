@@ -138,7 +138,9 @@ Result<Hosts> meet_hosts(const Identity& identity, base::Deadline deadline, OnHo
     HANJI_ASSIGN_OR_RETURN(options.source, address_of(interface, places.front().host));
   }
   const OnHostLost lost = once(std::move(on_lost));
-  options.on_lost = lost;
+  options.on_lost = [lost, host = rendezvous.host](const Status& why) {
+    lost(base::peer_lost(fmt::format("rank 0 (host {}) is lost: {}", host, why.message())));
+  };
   HANJI_ASSIGN_OR_RETURN(hosts.store, Store::connect(std::move(options)));
   hosts.store->watch(kVerdictKey, [lost](const std::string& json) {
     const auto verdict = parse_verdict(json);

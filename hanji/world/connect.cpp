@@ -31,8 +31,8 @@ launch::Inherited meet(const launch::Identity& identity, const ConnectOptions& o
 /// hosts are lost, the waits of this rank end.
 Place meet_all(const launch::Identity& identity, const ConnectOptions& options) {
   Place place = attach(meet(identity, options));
-  const auto lost = [segment = place.segment, rank = identity.local_rank](const Status& why) {
-    segment->abort(rank, why.code(), why.message());
+  const auto lost = [segment = place.segment](const Status& why) {
+    segment->abort(-1, why.code(), why.message());
   };
   place.hosts =
       launch::meet_hosts(identity, base::Deadline::after(options.meet_deadline), lost).or_throw();

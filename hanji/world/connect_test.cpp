@@ -196,22 +196,49 @@ TEST_F(TwoHosts, ADeadRankIsNamedOnTheOtherHost) {
   }
 }
 
-TEST_F(TwoHosts, UnderTorchrun) {
-  const auto secret = folder_.path() / "token";
-  ASSERT_TRUE(base::write_file_atomic(secret, std::string(64, 'a')).ok());
-  std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
-  const auto said = test::run_processes(4, [&](int rank) {
-    const auto own = folder_.path() / std::to_string(rank / 2);
-    std::filesystem::create_directories(own);
-    return output_with(fmt::format(
-        "XDG_RUNTIME_DIR={} RANK={} WORLD_SIZE=4 LOCAL_RANK={} LOCAL_WORLD_SIZE=2 "
-        "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 HANJI_RENDEZVOUS={} HANJI_TOKEN_FILE={}",
-        own.string(), rank, rank % 2, base::to_text(place_), secret.string()));
-  });
+/// As torchrun starts `ranks` on two hosts; what each rank prints.
+class UnderTorchrun : public TwoHosts {
+ protected:
+  std::vector<std::string> outputs_of(int ranks, const std::string& argument = "") {
+    const auto secret = folder_.path() / "token";
+    EXPECT_TRUE(base::write_file_atomic(secret, std::string(64, 'a')).ok());
+    std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
+    const int here = ranks / 2;
+    return test::run_processes(ranks, [&](int rank) {
+      const auto own = folder_.path() / std::to_string(rank / here);
+      std::filesystem::create_directories(own);
+      return output_with(
+          fmt::format(
+              "XDG_RUNTIME_DIR={} RANK={} WORLD_SIZE={} LOCAL_RANK={} LOCAL_WORLD_SIZE={} "
+              "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 HANJI_RENDEZVOUS={} HANJI_TOKEN_FILE={}",
+              own.string(), rank, ranks, rank % here, here, base::to_text(place_), secret.string()),
+          argument);
+    });
+  }
+};
+
+TEST_F(UnderTorchrun, TwoHostsOfTwoMeet) {
+  const auto said = outputs_of(4);
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(said[rank],
               fmt::format("2 nodes, shm + gloo, local rank {}: rank {} of 4 sums 6 plan ''\n",
                           rank % 2, rank));
+  }
+}
+
+TEST_F(UnderTorchrun, ADeadRankIsNamedOnTheOtherHost) {
+  // Alone on its host nobody sees it die but the server, which is rank 0 itself; and one of two.
+  const std::pair<int, int> ranks_and_victims[] = {{2, 1}, {2, 0}, {4, 3}};
+  for (const auto& [ranks, victim] : ranks_and_victims) {
+    const auto said = outputs_of(ranks, fmt::format("'die {}'", victim));
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_THAT(said[rank], testing::ContainsRegex(
+                                  fmt::format("rank {} .host [^)]+. (is lost|died)", victim)))
+          << rank << " of " << ranks;
+      EXPECT_THAT(said[rank], testing::Not(HasSubstr("closed by peer"))) << rank << " of " << ranks;
+    }
+    place_ = base::local_place(base::listen_tcp({"127.0.0.1", 0})->get()).or_throw();
   }
 }
 

@@ -22,9 +22,10 @@ int main(int count, char** arguments) {
                   fitted ? fitted->call_seconds : 0);
       return 0;
     }
-    const bool dies = argument == "die";
+    const bool dies = argument.starts_with("die");  // the last rank, or one that is given: "die 0"
+    const int victim = argument.size() > 4 ? std::stoi(argument.substr(4)) : world.size() - 1;
     if (dies) hanji::comm::barrier(world.group());  // all watch over each other by then
-    if (dies && world.rank() == world.size() - 1) std::raise(SIGKILL);
+    if (dies && world.rank() == victim) std::raise(SIGKILL);
     if (world.num_nodes() > 1) {
       std::printf("%d nodes, %s, local rank %d: ", world.num_nodes(),
                   std::string(world.group().engine()).c_str(), world.local_rank());

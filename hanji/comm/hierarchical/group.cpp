@@ -158,6 +158,7 @@ Group make_group(Group local, const Hosts& given, const Join& join, GroupOptions
   const Group flat = join("messages", place.world_ranks, inner_options(options, "messages"));
   const Ancestry ancestry{join, std::string(flat.engine()), local.state()->shared_family()};
   flat.state()->family().beside = ancestry.family;
+  flat.state()->family().segment = local.heap().segment();
   ancestry.family->beside = flat.state()->shared_family();
   leave_to_its_owner(local);
   auto connect = make_connect(place.hosts, local, flat);

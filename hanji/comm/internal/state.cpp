@@ -12,6 +12,7 @@
 #include "hanji/base/simd.h"
 #include "hanji/comm/internal/choose.h"
 #include "hanji/cost/select.h"
+#include "hanji/shm/segment.h"
 
 namespace hanji::comm {
 namespace {
@@ -396,7 +397,20 @@ bool GroupState::finished(uint64_t sequence) const {
 }
 
 void GroupState::note(const Status& status) {
-  if (status_.ok() && !status.ok()) status_ = status.at("group " + options_.name);
+  if (status_.ok() && !status.ok()) status_ = verdict_or(status).at("group " + options_.name);
+}
+
+/// A connection that is closed tells less than the word that ends the job. Without a watchdog nobody tells it.
+Status GroupState::verdict_or(const Status& status) const {
+  const bool has_looked = engine_->shares_memory() || engine_->delegates();
+  if (status.code() != Code::kPeerLost || has_looked) return status;
+  const auto& segment = family_->segment ? family_->segment : heap_.segment();
+  if (!family_->segment && segment->pid(heap_.rank()) == 0) return status;
+  const auto patience = base::Deadline::after(kVerdictTime);
+  while (!segment->aborted() && !patience.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return segment->aborted() ? segment->abort_status() : status;
 }
 
 std::vector<GroupState::Notice> GroupState::retire() {

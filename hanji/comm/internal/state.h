@@ -19,6 +19,10 @@ namespace hanji::comm {
 
 class CallBatch;
 
+/// So long the word that ends the job may take after a connection is lost: launchers and watchdogs of the
+/// same host tell it at once, those of another host when they have given up to connect again.
+inline constexpr auto kVerdictTime = std::chrono::milliseconds(900);
+
 /// What one rank's groups know of each other: a group and all that came out of it.
 struct GroupFamily {
   std::mutex mutex;
@@ -28,7 +32,9 @@ struct GroupFamily {
   /// Set before the first call.
   std::weak_ptr<GroupFamily> beside;
   std::function<void()> before_call;  ///< Set before the first call.
-  std::mutex channels_mutex;          ///< Taken before `mutex`.
+  /// Where the word that ends the job stands, if not in the heaps of the groups. Set before the first call.
+  std::shared_ptr<shm::Segment> segment;
+  std::mutex channels_mutex;  ///< Taken before `mutex`.
   /// By sender and receiver, ranks of the host: what carries messages, while a group keeps it.
   std::map<std::pair<int, int>, std::weak_ptr<GroupState>> channels;
   /// Shards that peers may still look at, whose own lease has ended; with the count of those peers.
@@ -174,6 +180,7 @@ class GroupState {
   void add_siblings(GroupFamily& family, std::vector<Sibling>& found);
   bool finished(uint64_t sequence) const;  // throws the group's error for a call that is lost
   void note(const Status& status);
+  Status verdict_or(const Status& status) const;
   std::vector<Notice> retire();
   void finish(const Pending& pending);
   void complete(int64_t bytes);

@@ -14,6 +14,7 @@
 #include "hanji/comm/internal/record.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/cost/select.h"
+#include "hanji/shm/call.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/shm/segment.h"
 
@@ -25,8 +26,6 @@ using schedule::Routine;
 constexpr int kMaxSteps = 64;  // of one advance()
 constexpr int kPollsBeforeNap = 64;
 constexpr std::string_view kOnHost = "on the host of ranks";
-/// So long another rail, or the launcher, that knows more of a lost connection may tell it first.
-constexpr auto kTimeOfOthers = std::chrono::milliseconds(500);
 
 Status status_of(const Error& error) { return {error.code(), error.what()}; }
 
@@ -229,10 +228,11 @@ Begun HierarchicalEngine::exchange(const Group& group, Routine routine, int num_
   Request request{.routine = routine,
                   .dtype = DType::kUInt8,
                   .count = said.numel(),
+                  .tag = shm::kComparisonTag,
                   .deadline = peers_.deadline_in(group, calls_.front().request.deadline),
                   .input = said,
                   .output = received_,
-                  .label = "comparison of calls",
+                  .label = calls_.front().request.label,
                   .call_site = calls_.front().request.call_site,
                   .agreed = true};
   return {&group, group.state()->submit(std::move(request)).sequence};
@@ -252,7 +252,7 @@ void HierarchicalEngine::lose(const Error& error) {
     status_ = located(segment.aborted() ? segment.abort_status() : status_);
     return notify_rail_peers();
   }
-  const auto patience = base::Deadline::after(kTimeOfOthers);
+  const auto patience = base::Deadline::after(kVerdictTime);
   while (phase_ != Phase::kVerdict && !segment.aborted() && !patience.passed()) {
     std::this_thread::sleep_for(kPollInterval);
   }
