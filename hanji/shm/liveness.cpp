@@ -82,6 +82,10 @@ std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank
   return has_posted ? internal::own_last_call(lines) : "it made no call";
 }
 
+void forget_last_call(const Segment& segment, int rank) {
+  segment.rank_state(rank).last_call.store(0, std::memory_order_release);
+}
+
 bool waits(const Segment& segment, int rank) {
   const uint64_t waiting = segment.rank_state(rank).waiting.load(std::memory_order_acquire);
   return waiting != 0 && (waiting & internal::kGaveUp) == 0;

@@ -77,6 +77,8 @@ std::string coordinates_of_rank(const Segment& segment, int rank);
 std::string describe_rank(const Segment& segment, int rank);
 /// "its last call was operation 12, all_reduce(...) at step.cpp:9", of all groups and messages.
 std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank);
+/// The calls of `rank` so far were not its program's: describe_last_call() does not count them.
+void forget_last_call(const Segment& segment, int rank);
 
 /// Whether `rank` waits for others in a collective now.
 bool waits(const Segment& segment, int rank);

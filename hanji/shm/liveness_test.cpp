@@ -169,6 +169,8 @@ TEST(LastCall, IsTheLastInAnyGroup) {
   call_at(*all, "evaluate.cpp:3");
   EXPECT_THAT(describe_last_call(segment, 0),
               HasSubstr("operation 2, barrier() at evaluate.cpp:3"));
+  forget_last_call(*segment, 0);
+  EXPECT_EQ(describe_last_call(segment, 0), "it made no call");
 }
 
 TEST(Watchdog, BeatsAndLeaves) {

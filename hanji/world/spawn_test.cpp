@@ -86,7 +86,7 @@ TEST(Spawn, SurvivorsAreToldWhoFailed) {
     }
   });
   EXPECT_THAT(*base::read_file(folder.path() / "verdict"),
-              testing::ContainsRegex("rank 1 .host .*failed: corrupt: page 7"));
+              testing::ContainsRegex("rank 1 .host .*failed: corrupt: page 7; it made no call"));
 }
 
 TEST(Spawn, SurvivorsAreToldWhatNobodyCaught) {

@@ -185,6 +185,7 @@ World enter(Place place, const ConnectOptions& options) {
       shm::Watchdog::start(state->segment, state->endpoints.rank, std::move(pidfds), watchdog)
           .or_throw();
   state->group = make_group(*state, options, may_meet);
+  shm::forget_last_call(*state->segment, state->endpoints.rank);
   if (may_meet) {
     state->uncaught.emplace(
         [own = state.get()](const std::string& text) { fail(*own, base::invalid_argument(text)); });
