@@ -37,6 +37,14 @@ class Launchers:
 
 
 class HanjiRun(CommandTest):
+    def test_the_first_failure_gives_the_code_and_is_told_once(self):
+        for way, code, told in (("exit 7", 7, "exited with code 7"),
+                                ("kill -9 $$", 137, "was killed by SIGKILL")):
+            done = self.hanji("run", "--ranks", 2, "sh", "-c", f"test $RANK = 0 || {way}; sleep 30",
+                              expect=code)
+            self.assertEqual(done.stderr.count(told), 1, done.stderr)
+            self.assertRegex(done.stderr.rstrip().split("\n")[-1], rf"cause: rank 1 \(host .*\) {told}")
+
     def test_as_process_1_it_reaps_what_ranks_leave_behind(self):
         unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
         if subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:

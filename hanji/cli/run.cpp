@@ -13,11 +13,12 @@ namespace {
 
 /// The exit code of all ranks on this host, or on all hosts.
 Result<int> run_ranks(launch::RunOptions options, const HostOptions& hosts) {
-  options.on_event = notify;
+  const bool goes_on = options.on_death == launch::OnDeath::kContinue;
+  options.on_event = goes_on ? notify_at_once : notify;
   options.adopts_orphans = true;
   if (!hosts.hosts.empty()) {
     HANJI_ASSIGN_OR_RETURN(launch::SshOptions ssh, over_ssh(hosts, options));
-    ssh.on_event = notify;
+    ssh.on_event = notify_at_once;
     return launch::run_on_hosts(ssh);
   }
   HANJI_ASSIGN_OR_RETURN(options.hosts, multi_host(hosts));

@@ -17,6 +17,7 @@ using test::run_fault;
 using test::strike_at_random;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 std::string children() {
@@ -56,6 +57,10 @@ TEST_P(Faults, AreNamedByEverySurvivorAndTheLauncher) {
   EXPECT_THAT(trial->events.back().text,
               AllOf(StartsWith("cause: rank 1 (host "), HasSubstr("step 5" + in),
                     HasSubstr("operation"), HasSubstr("faults_rank.cpp"), HasSubstr(expected.how)));
+  for (const RankEvent& event : trial->events) {  // what it died of is told once, as the cause
+    if (event.kind != RankEventKind::kSecondary) continue;
+    EXPECT_THAT(event.text, Not(HasSubstr(expected.how)));
+  }
   for (const int survivor : {0, 2}) {
     EXPECT_TRUE(outcome.ranks[survivor].secondary);
     EXPECT_EQ(outcome.ranks[survivor].exit_code, 6);

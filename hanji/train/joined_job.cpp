@@ -118,8 +118,8 @@ JoinedOutcome run_met(world::World& world, StopSignal& stop,
     }
     return {.exit_code = 0, .rank = run(options, world, group, plan, stop)};
   } catch (...) {
-    world.fail(options.own == nullptr ? world::status_of(std::current_exception())
-                                      : base::status_of_program(std::current_exception()));
+    if (options.own == nullptr) fail_verb(world);
+    world.fail(base::status_of_program(std::current_exception()));
     throw;
   }
 }

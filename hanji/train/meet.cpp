@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
 #include "hanji/base/file.h"
@@ -38,6 +39,18 @@ comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions option
   options.chooser =
       std::make_shared<cost::Chooser>(plan.rates, plan::named_algorithms(plan.config.comm));
   return options;
+}
+
+void fail_verb(const world::World& world) {
+  const Status status = world::status_of(std::current_exception());
+  world.fail(status);
+  const std::string verdict = world.verdict();
+  const bool is_told = !verdict.empty() && (status.message().find(verdict) != std::string::npos ||
+                                            verdict.find(status.message()) != std::string::npos);
+  if (!is_told) throw;
+  throw Error(Status(
+      status.code(),
+      fmt::format("rank {} ends, because the job has ended as its log tells", world.rank())));
 }
 
 world::World meet() {

@@ -14,6 +14,10 @@ namespace hanji::train {
 /// Errors  throws as world::connect(), and kCorrupt for an invalid plan.
 world::World meet();
 
+/// Notifies all ranks of the exception that is being handled, and throws it again. Of a verb of hanji, which
+/// prints it: what ended the job elsewhere stands in this rank's log already and is not repeated.
+[[noreturn]] void fail_verb(const world::World& world);
+
 /// Replaces the options that the plan determines.
 comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions options);
 

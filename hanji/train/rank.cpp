@@ -411,8 +411,7 @@ RankOutcome run_rank(const RankOptions& options) {
         training_group(world, world.group(), plan, take_device(world, plan), options.out / "logs");
     return run_plan(options, world, group, plan, stop);
   } catch (...) {
-    world.fail(world::status_of(std::current_exception()));
-    throw;
+    fail_verb(world);
   }
 }
 

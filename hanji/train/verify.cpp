@@ -103,7 +103,7 @@ class LaunchedRanks {
     auto options = launch_options(run.plan, plan::to_json(run.plan), launch_.out);
     options.command = command(run);
     options.on_event = launch_.on_event;
-    refuse_failure(launch::launch(options).or_throw());
+    refuse_failure(launch::launch(options).or_throw(), launch_.on_event != nullptr);
   }
 
  private:
@@ -118,13 +118,15 @@ class LaunchedRanks {
     return words;
   }
 
-  static void refuse_failure(const launch::Outcome& outcome) {
+  /// `is_told`: the cause, by an event.
+  static void refuse_failure(const launch::Outcome& outcome, bool is_told) {
     if (outcome.exit_code == 0) return;
     const auto failed =
         std::ranges::find(outcome.ranks, outcome.first_failed, &launch::RankExit::rank);
-    const bool told = failed != outcome.ranks.end() && !failed->report.ok();
-    throw Error((told ? failed->report : base::peer_lost(outcome.cause))
-                    .at("verify: the ranks did not come to their end"));
+    const bool has_report = failed != outcome.ranks.end() && !failed->report.ok();
+    Status why = has_report ? failed->report : base::peer_lost(outcome.cause);
+    if (is_told) why = Status(why.code(), "the cause is told above");
+    throw Error(why.at("verify: the ranks did not come to their end"));
   }
 
   const VerifyLaunch& launch_;

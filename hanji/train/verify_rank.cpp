@@ -45,8 +45,7 @@ void run_verify_rank(const VerifyRankOptions& options) {
     observe_into(options, plan, Workload{open_dataset(plan.config).or_throw()},
                  training_group(world, world.group(), plan));
   } catch (...) {
-    world.fail(world::status_of(std::current_exception()));
-    throw;
+    fail_verb(world);
   }
 }
 

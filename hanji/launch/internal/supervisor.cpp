@@ -289,7 +289,7 @@ void Supervisor::record_failure(RankExit& exit) {
   if (none_before && is_consequence(exit) && early_leaver_ >= 0) blame_early_leaver(exit);
   exit.secondary |= !none_before && !explains;
   if (exit.secondary) {
-    notify({RankEventKind::kSecondary, world_rank(exit.rank), exit.pid, text + " (secondary)"});
+    notify({RankEventKind::kSecondary, world_rank(exit.rank), exit.pid, describe_secondary(exit)});
     return;
   }
   if (explains) outcome_.ranks[outcome_.first_failed].secondary = true;
@@ -331,11 +331,23 @@ void Supervisor::explain_kill(RankExit& exit) const {
       evidence, base::format_bytes(exit.peak_bytes)));
 }
 
-/// Who, how, and what it did last if it ever met the others.
+/// Who, how, and what it did last if it ever met the others. A verdict about calls names its own.
 std::string Supervisor::describe_failure(const RankExit& exit) const {
+  const Code code = exit.report.code();
+  const bool names_call = code == Code::kTimeout || code == Code::kMismatch ||
+                          code == Code::kPeerLost || code == Code::kCancelled;
   std::string text = where(exit) + " " + describe(exit);
-  if (segment_->pid(exit.rank) != 0) text += "; " + shm::describe_last_call(segment_, exit.rank);
+  if (segment_->pid(exit.rank) != 0 && !names_call) {
+    text += "; " + shm::describe_last_call(segment_, exit.rank);
+  }
   return text;
+}
+
+/// What ended it is told once, as the cause.
+std::string Supervisor::describe_secondary(const RankExit& exit) const {
+  RankExit bare = exit;
+  if (is_consequence(exit)) bare.report = {};
+  return where(exit) + " " + describe(bare) + " (secondary)";
 }
 
 int Supervisor::code_of(const RankExit& exit) const {

@@ -60,6 +60,7 @@ class Supervisor {
   void take_early_end(RankExit& exit);
   void explain_kill(RankExit& exit) const;
   std::string describe_failure(const RankExit& exit) const;
+  std::string describe_secondary(const RankExit& exit) const;
   int code_of(const RankExit& exit) const;
   void on_deadline();
   void forward(int signal);
