@@ -14,6 +14,7 @@
 #include <limits>
 #include <utility>
 
+#include "hanji/base/advice.h"
 #include "hanji/base/scratch_engine.h"
 #include "hanji/base/units.h"
 
@@ -106,8 +107,10 @@ Status ScratchFile::choose_engine(const Log* log) {
     }
     refused = ring.status();
     if (wanted_ == ScratchEngine::kRing) {
-      return unsupported("scratch file in " + folder_.string() + ": " + refused.message() +
-                         "; ask for ScratchEngine::kAuto, which takes a thread instead");
+      return unsupported("scratch file in " + folder_.string() + ": " +
+                         with_advice(refused.message(),
+                                     "ask for ScratchEngine::kAuto, which "
+                                     "takes a thread instead"));
     }
     if (log != nullptr) {
       log->warn("scratch file in " + folder_.string() + ": " + refused.message() +

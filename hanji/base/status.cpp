@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hanji/base/advice.h"
+
 namespace hanji::base {
 
 std::string_view name_of(Code code) {
@@ -44,40 +46,15 @@ Status mismatch(std::string message) { return {Code::kMismatch, std::move(messag
 Status cancelled(std::string message) { return {Code::kCancelled, std::move(message)}; }
 Status internal(std::string message) { return {Code::kInternal, std::move(message)}; }
 
-namespace {
-
-/// What the user of a path does about it; empty for other errors.
-std::string_view hint_of(int error) {
-  switch (error) {
-    case EACCES: return "; give this user the permission, or name another path";
-    case ENOENT: return "; check the path";
-    case EROFS: return "; name a path on a disk that can be written";
-    case EISDIR: return "; name a file, not a folder";
-    case ENOTDIR: return "; name a folder there";
-    case EEXIST:
-    case ENOTEMPTY: return "; remove what is there, or name another path";
-    case ENAMETOOLONG: return "; name a shorter path";
-    case ELOOP: return "; name a path without links that lead to themselves";
-    case EFBIG: return "; raise the limit on the size of files (ulimit -f), or name another disk";
-    case ETXTBSY: return "; end the program that runs from this file, or name another path";
-    case ENXIO:
-    case ENODEV: return "; name a regular file";
-    case EMFILE:
-    case ENFILE: return "; raise the limit on open files (ulimit -n)";
-    default: return "";
-  }
-}
-
-}  // namespace
-
 Status from_errno(std::string_view what, int error) {
-  const std::string_view hint = hint_of(error);
+  const std::string_view advice = advice_for(error);
   std::string message(what);
-  message.append(": ").append(std::strerror(error)).append(hint);
+  message.append(": ").append(std::strerror(error));
+  if (!advice.empty()) message.append("; ").append(advice);
   if (error == ENOENT) return not_found(message);
   if (error == ENOMEM || error == ENOSPC || error == EDQUOT) return out_of_memory(message);
   // EPERM is of more than paths: what may be done about it depends on the call.
-  return hint.empty() && error != EPERM ? internal(message) : invalid_argument(message);
+  return advice.empty() && error != EPERM ? internal(message) : invalid_argument(message);
 }
 
 void throw_if_error(const Status& status) {

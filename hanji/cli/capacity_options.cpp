@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "hanji/base/advice.h"
 #include "hanji/base/file.h"
 #include "hanji/base/limits.h"
 #include "hanji/base/text.h"
@@ -214,7 +215,7 @@ Result<plan::NamedModel> CapacityOptions::find(const plan::FactsOptions& options
     const auto counted = plan::counted_model_from_json(text);
     if (counted.ok()) return plan::named(model_, *counted, options.precision);
     return base::corrupt("--model " + model_ + " is not what hanji::describe() writes: " +
-                         counted.status().message() + "; write it again");
+                         base::with_advice(counted.status().message(), "write it again"));
   }
   return preset.status();
 }

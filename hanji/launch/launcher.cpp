@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "hanji/base/advice.h"
 #include "hanji/base/file.h"
 #include "hanji/base/limits.h"
 #include "hanji/base/socket.h"
@@ -73,9 +74,8 @@ int first_rank_of(const HostLink* link) { return link == nullptr ? 0 : link->her
 Status open_logs(const LaunchOptions& options, const HostLink* link, Common& common) {
   if (options.log_directory.empty()) return {};
   if (const Status made = base::make_directories(options.log_directory); !made.ok()) {
-    return Status(made.code(), fmt::format("the folder of logs: {}; name another one (hanji run: "
-                                           "--logs)",
-                                           made.message()));
+    return Status(made.code(), base::with_advice("the folder of logs: " + made.message(),
+                                                 "name another one (hanji run: --logs)"));
   }
   const int first = first_rank_of(link);
   for (int rank = first; rank < first + options.ranks; ++rank) {

@@ -248,8 +248,10 @@ void Loader::look_at_file(const std::string& key, const std::string& path, bool 
     return;
   }
   const bool is_missing = file.status().code() == Code::kNotFound;
-  add(origin_of(key), key, fmt::format("cannot read '{}': {}", path, file.status().message()),
-      is_missing ? "check the path; it is relative to the current folder" : "");
+  add(origin_of(key), key,
+      is_missing ? fmt::format("cannot read '{}': there is no such file or folder", path)
+                 : "cannot read " + file.status().message(),
+      is_missing ? "check the path, which is relative to the current folder" : "");
 }
 
 /// Replaces what every process has for itself, such as /dev/stdin, by the file behind it, which ranks open too.
@@ -319,9 +321,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
     if (text.ok()) {
       loader.read_toml(*text, sources.file->string());
     } else {
-      const bool is_missing = text.status().code() == Code::kNotFound;
-      loader.add({sources.file->string()}, "", text.status().message(),
-                 is_missing ? "check the path" : "");
+      loader.add({sources.file->string()}, "", text.status().message());
     }
   }
   for (const Override& one : sources.overrides) loader.read_override(one);

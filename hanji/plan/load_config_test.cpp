@@ -359,7 +359,9 @@ TEST_F(DataFiles, WhatOneProcessAloneCanOpenIsNamedForAllRanks) {
 
 TEST_F(DataFiles, AMissingConfigurationFileIsAMistakeToo) {
   const auto path = folder_ / "none.toml";
-  EXPECT_THAT(mistakes_in(load_config({path, {}})), ElementsAre(HasSubstr("none.toml")));
+  EXPECT_THAT(mistakes_in(load_config({path, {}})),
+              ElementsAre(AllOf(HasSubstr("none.toml"), HasSubstr("check the path"),
+                                Not(HasSubstr("path; check the path")))));
 }
 
 TEST(HostileConfigs, AreAnsweredAndDoNotCrash) {

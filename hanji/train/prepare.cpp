@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "hanji/base/advice.h"
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/env.h"
 #include "hanji/base/json.h"
@@ -132,8 +133,8 @@ void warn_unkept(const Status& reason) {
   static std::once_flag warned;
   std::call_once(warned, [&] {
     base::Log(STDERR_FILENO, "hanji")
-        .warn("what is measured here is not kept for the next command: " + reason.message() +
-              "; HANJI_CACHE_DIR can name another folder");
+        .warn("what is measured here is not kept for the next command: " +
+              base::with_advice(reason.message(), "HANJI_CACHE_DIR can name another folder"));
   });
 }
 

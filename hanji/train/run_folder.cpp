@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "hanji/base/advice.h"
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/file.h"
 
@@ -68,7 +69,7 @@ Result<fs::path> claim_folder(const std::string& wanted, std::span<const char* c
   if (made.ok()) made = make_parts(path, parts);
   if (made.ok()) return fs::absolute(path);
   return Status(made.code(),
-                fmt::format("run.out: {}; name another folder with --out", made.message()));
+                "run.out: " + base::with_advice(made.message(), "name another folder with --out"));
 }
 
 Result<base::FolderLock> lock_folder(const fs::path& out) {

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "hanji/base/advice.h"
 #include "hanji/base/limits.h"
 #include "hanji/shm/liveness.h"
 
@@ -107,8 +108,9 @@ Status StartReport::wait_for_all(const std::vector<std::string>& command) {
   const std::string what = fmt::format("rank {} could not {} '{}'", failure.rank,
                                        describe(failure.stage), command.front());
   if (failure.stage == Stage::kAffinity) {
-    return base::invalid_argument(base::from_errno(what, failure.error).message() +
-                                  "; choose CPUs of this process's own mask (taskset -p $$)");
+    return base::invalid_argument(
+        base::with_advice(base::from_errno(what, failure.error).message(),
+                          "choose CPUs of this process's own mask (taskset -p $$)"));
   }
   if (failure.stage == Stage::kExec && failure.error == ENOENT) {
     return base::not_found(what +
