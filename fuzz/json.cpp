@@ -7,7 +7,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hanji;
   const std::string_view text = fuzz::text_of(data, size);
   if (const auto parsed = base::parse_json(text); parsed.ok()) {
-    fuzz::require(base::parse_json(parsed->dump()).ok(), "what was parsed can be parsed again");
+    const auto again = base::parse_json(base::dump(*parsed));
+    fuzz::require(again.ok() && *again == *parsed, "what was parsed is parsed again");
   }
   if (const auto rates = cost::rates_from_json(text); rates.ok()) {
     fuzz::require(cost::rates_from_json(cost::to_json(*rates)).or_throw() == *rates,

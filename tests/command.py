@@ -51,7 +51,8 @@ class CommandTest(unittest.TestCase):
 
     def hanji(self, *arguments, expect=0, timeout=120, **extra):
         done = subprocess.run([HANJI, *map(str, arguments)], cwd=self.folder, text=True,
-                              capture_output=True, timeout=timeout, env=self.environment(**extra))
+                              errors="surrogateescape", capture_output=True, timeout=timeout,
+                              env=self.environment(**extra))
         self.assertEqual(done.returncode, expect, f"{arguments}\n{done.stdout}\n{done.stderr}")
         return done
 

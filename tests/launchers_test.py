@@ -9,6 +9,7 @@ from command import HANJI, NANO, CommandTest, main
 from slurm import Slurm, enter_a_host
 
 EXAMPLES = os.environ["HANJI_EXAMPLES"]
+THEIRS = os.fsdecode(b"th\xe9irs")  # no UTF-8
 JOB = ["--steps", 4, "--seed", 3, "--set", "compute.threads=1"]
 
 
@@ -21,12 +22,12 @@ class Launchers:
         return done.stdout + done.stderr
 
     def test_the_command_ends_in_the_parameters_of_its_own_ranks(self):
-        text = self.started(HANJI, "train", "--out", self.folder / "theirs", *NANO, *JOB)
+        text = self.started(HANJI, "train", "--out", self.folder / THEIRS, *NANO, *JOB)
         self.assertIn("2 ranks", text)
         self.assertIn("started by their launcher", text)
         self.train("ours", *JOB, "--ranks", 2)
         theirs, ours = (self.read_json(out, "summary.json")["params_sha256"]
-                        for out in ("theirs", "ours"))
+                        for out in (THEIRS, "ours"))
         self.assertEqual(theirs, ours)
 
     def test_a_program_of_ones_own_is_data_parallel(self):
@@ -81,7 +82,7 @@ class Torchrun(Launchers, CommandTest):
     def launch(self, ranks, *command):
         return subprocess.run(
             [self.torchrun, "--no-python", "--standalone", "--nproc-per-node", str(ranks), *command],
-            cwd=self.folder, text=True, capture_output=True, timeout=120,
+            cwd=self.folder, text=True, errors="surrogateescape", capture_output=True, timeout=120,
             env=self.environment(OMP_NUM_THREADS="1", **self.outer))
 
 
@@ -95,7 +96,7 @@ class Mpirun(Launchers, CommandTest):
 
     def launch(self, ranks, *command):
         return subprocess.run([*self.mpirun, "-n", str(ranks), *command], cwd=self.folder, text=True,
-                              capture_output=True, timeout=120,
+                              errors="surrogateescape", capture_output=True, timeout=120,
                               env=self.environment(OMP_NUM_THREADS="1",
                                                    OMPI_MCA_btl_vader_single_copy_mechanism="none"))
 

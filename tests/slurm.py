@@ -119,7 +119,7 @@ class Slurm:
         return {**os.environ, "PATH": self.path(), "SLURM_CONF": f"{self.folder}/slurm.conf"}
 
     def run(self, *command, timeout=30, **keywords):
-        return subprocess.run(list(map(str, command)), text=True, stdin=subprocess.DEVNULL,
+        return subprocess.run(list(map(str, command)), text=True, errors="surrogateescape", stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=timeout, env=self.environment(), **keywords)
 
     def _start(self, name, *arguments):

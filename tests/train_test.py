@@ -1,5 +1,6 @@
 """`hanji train` from the outside: the files it leaves, what they say, and what it refuses."""
 import json
+import os
 import re
 import shutil
 import signal
@@ -224,6 +225,19 @@ class Train(CommandTest):
         (self.folder / "text.txt").write_text("abcab cbacb " * 400)
         self.train("run", "--ranks", 2, "--steps", 2, "--text", "text.txt")
         self.assertEqual(self.read_json("run", "plan.json")["data"]["vocabulary"], 4)
+
+    def test_paths_keep_bytes_that_are_no_utf8(self):
+        self.folder = self.folder / os.fsdecode(b"caf\xe9")
+        self.folder.mkdir()
+        text = os.fsdecode(b"t\xff\xc3.txt")
+        (self.folder / text).write_text("abcab cbacb " * 400)
+        job = ["--ranks", 2, "--text", text]
+        self.train("run", *job, "--steps", 2)
+        named = self.read_json("run", "plan.json")["config"]["data"]["text"]
+        self.assertTrue(named.endswith("caf\0e9/t\0ff\0c3.txt"), named)
+        self.hanji("train", "--resume", "--out", "run", "--steps", 3)
+        for path in (self.folder / "run").rglob("*.json*"):
+            self.assertNotIn("\ufffd", path.read_text(), path)
 
     def test_a_loss_that_is_not_finite_stops_all_ranks_with_the_reason(self):
         done = self.train("run", "--ranks", 2, "--steps", 50, "--set", "train.learning_rate=10",

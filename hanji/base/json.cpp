@@ -1,9 +1,12 @@
 #include "hanji/base/json.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "hanji/base/text.h"
 
 namespace hanji::base {
 namespace {
@@ -38,14 +41,15 @@ class Builder {
   bool number_integer(int64_t value) { return add(value); }
   bool number_unsigned(uint64_t value) { return add(value); }
   bool number_float(double value, const std::string&) { return add(value); }
-  bool string(std::string& value) { return add(std::move(value)); }
+  bool string(std::string& value) { return add(unescape_bytes(std::move(value))); }
   bool binary(Json::binary_t&) { return false; }  // JSON text holds none.
 
   bool start_object(size_t) {
     keys_.emplace_back();
     return open(Json::object());
   }
-  bool key(std::string& name) {
+  bool key(std::string& escaped) {
+    const std::string name = unescape_bytes(std::move(escaped));
     if (!keys_.back().insert(name).second) {
       status_ = corrupt("JSON: key '" + name + "' comes twice");
       return false;
@@ -106,7 +110,35 @@ class Builder {
   Status status_;
 };
 
+/// The same with strings of UTF-8 without U+0000.
+Json escaped(const Json& json) {
+  if (json.is_string()) return escape_bytes(json.get_ref<const std::string&>());
+  if (json.is_array()) {
+    Json all = Json::array();
+    for (const Json& one : json) all.push_back(escaped(one));
+    return all;
+  }
+  if (!json.is_object()) return json;
+  Json all = Json::object();
+  for (const auto& [key, value] : json.items()) all[escape_bytes(key)] = escaped(value);
+  return all;
+}
+
+bool has_bytes(const Json& json) {
+  if (json.is_string()) return holds_bytes(json.get_ref<const std::string&>());
+  if (json.is_array()) return std::any_of(json.begin(), json.end(), has_bytes);
+  if (!json.is_object()) return false;
+  const auto& members = json.get_ref<const Json::object_t&>();
+  return std::any_of(members.begin(), members.end(), [](const auto& member) {
+    return holds_bytes(member.first) || has_bytes(member.second);
+  });
+}
+
 }  // namespace
+
+std::string dump(const Json& json, int indent) {
+  return has_bytes(json) ? escaped(json).dump(indent) : json.dump(indent);
+}
 
 Result<Json> parse_json(std::string_view text, size_t max_depth, size_t max_bytes) {
   if (text.size() > max_bytes) {

@@ -67,5 +67,28 @@ TEST(ParseJson, RefusesMoreBytesThanAllowedAndInvalidUtf8) {
   EXPECT_EQ(parse_json("[1] x").status().code(), Code::kCorrupt);
 }
 
+TEST(Dump, ParsingGivesBackStringsAndKeysOfAnyBytes) {
+  const std::string all = [] {
+    std::string bytes;
+    for (int i = 0; i < 512; ++i) bytes += static_cast<char>(i * 37);
+    return bytes;
+  }();
+  for (const std::string& bytes : {std::string("caf\xE9/x"),
+                                   std::string("\0"
+                                               "e9",
+                                               3),
+                                   all}) {
+    const Json json = {{bytes, {1, bytes, {{"in", bytes}}}}};
+    for (const int indent : {-1, 2}) {
+      const std::string text = dump(json, indent);
+      EXPECT_EQ(text.find("\xEF\xBF\xBD"), text.npos);
+      const auto back = parse_json(text);
+      ASSERT_TRUE(back.ok()) << back.status().message();
+      EXPECT_EQ(*back, json);
+    }
+  }
+  EXPECT_EQ(dump({{"plain", "\xC3\xA9"}}), "{\"plain\":\"\xC3\xA9\"}");
+}
+
 }  // namespace
 }  // namespace hanji::base

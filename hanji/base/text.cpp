@@ -26,6 +26,14 @@ size_t length_by_lead(uint8_t lead) {
   return 0;
 }
 
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+void append_hex(std::string& out, char c) {
+  const auto byte = static_cast<uint8_t>(c);
+  out += kHexDigits[byte >> 4];
+  out += kHexDigits[byte & 15];
+}
+
 void append_escaped(std::string& out, char c) {
   switch (c) {
     case '"': out += "\\\""; return;
@@ -41,8 +49,7 @@ void append_escaped(std::string& out, char c) {
     return;
   }
   out += "\\u00";
-  out += "0123456789abcdef"[byte >> 4];
-  out += "0123456789abcdef"[byte & 15];
+  append_hex(out, c);
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`, or `limit` + 1
@@ -129,12 +136,54 @@ std::string json_quote(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const size_t length = utf8_length(text);
-    if (length == 0) out += "\\ufffd";
+    if (length == 0) {
+      out += "\\u0000";
+      append_hex(out, text[0]);
+    }
     if (length == 1) append_escaped(out, text[0]);
     if (length > 1) out += text.substr(0, length);
     text.remove_prefix(std::max<size_t>(length, 1));
   }
   return out + '"';
+}
+
+bool holds_bytes(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0 || text[0] == '\0') return true;
+    text.remove_prefix(length);
+  }
+  return false;
+}
+
+std::string escape_bytes(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0 || text[0] == '\0') {
+      out += '\0';
+      append_hex(out, text[0]);
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+std::string unescape_bytes(std::string text) {
+  if (text.find('\0') == text.npos) return text;
+  std::string out;
+  std::string_view rest = text;
+  for (size_t at = rest.find('\0'); at != rest.npos; at = rest.find('\0')) {
+    const std::string_view digits = rest.substr(at + 1, 2);
+    const bool is_byte = digits.size() == 2 && digits.find_first_not_of(kHexDigits) == digits.npos;
+    out += rest.substr(0, at);
+    out += is_byte ? static_cast<char>(kHexDigits.find(digits[0]) << 4 | kHexDigits.find(digits[1]))
+                   : '\0';
+    rest.remove_prefix(at + (is_byte ? 3 : 1));
+  }
+  return out += rest;
 }
 
 }  // namespace hanji::base

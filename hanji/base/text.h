@@ -23,8 +23,16 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 std::string xml_escape(std::string_view text);
 
 /// `text` as a JSON string with its quotes: pure ASCII but for valid UTF-8, which is kept; bytes
-/// that are no UTF-8 become U+FFFD.
+/// that are no UTF-8 are escaped as in escape_bytes().
 std::string json_quote(std::string_view text);
+
+/// `text`, which may hold any bytes, as UTF-8: each byte that is no part of UTF-8 becomes U+0000 and two
+/// hexadecimal digits, and so does U+0000. In a path, which never holds U+0000, nothing else changes.
+std::string escape_bytes(std::string_view text);
+/// What escape_bytes() was given. U+0000 without two such digits is kept.
+std::string unescape_bytes(std::string text);
+/// True if escape_bytes() would change `text`.
+bool holds_bytes(std::string_view text);
 
 /// Bytes of the UTF-8 character that opens `text`; 0 if none does (overlong forms, surrogates and
 /// cut characters are none).

@@ -91,7 +91,37 @@ TEST(JsonQuote, EscapesWhatJsonMust) {
   EXPECT_EQ(json_quote("a\"b\\c\n\r\t"), R"("a\"b\\c\n\r\t")");
   EXPECT_EQ(json_quote(std::string_view("\0\x1F\x7F", 3)), R"("\u0000\u001f\u007f")");
   EXPECT_EQ(json_quote("\xED\x95\x9C"), "\"\xED\x95\x9C\"");
-  EXPECT_EQ(json_quote("x\xFFy\xC3"), R"("x\ufffdy\ufffd")");
+  EXPECT_EQ(json_quote("x\xFFy\xC3"), R"("x\u0000ffy\u0000c3")");
+}
+
+TEST(EscapeBytes, ChangesOnlyWhatIsNoUtf8) {
+  using namespace std::string_literals;
+  EXPECT_EQ(escape_bytes("a/\xED\x95\x9C"), "a/\xED\x95\x9C");
+  EXPECT_EQ(escape_bytes("caf\xE9/\xED\xA0\x80"), "caf\0e9/\0ed\0a0\080"s);
+  EXPECT_EQ(escape_bytes("\0e9"s),
+            "\0"
+            "00e9"s);
+  EXPECT_EQ(unescape_bytes("\0 \0g0 \0e\0"s), "\0 \0g0 \0e\0"s);
+}
+
+TEST(EscapeBytes, GivesAnyBytesBack) {
+  std::mt19937 random(5);
+  const std::string_view likely(
+      "\0"
+      "00e9f\xC3\xA9\xF0\x9F\x98\x80\"\\",
+      16);
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes(random() % 12, '\0');
+    for (char& one : bytes) {
+      one = i % 2 == 0 ? likely[random() % likely.size()] : static_cast<char>(random() % 256);
+    }
+    const std::string escaped = escape_bytes(bytes);
+    ASSERT_FALSE(escaped != bytes && !holds_bytes(bytes));
+    for (std::string_view rest = escaped; !rest.empty(); rest.remove_prefix(utf8_length(rest))) {
+      ASSERT_GT(utf8_length(rest), 0U);
+    }
+    ASSERT_EQ(unescape_bytes(escaped), bytes);
+  }
 }
 
 }  // namespace

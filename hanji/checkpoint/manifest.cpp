@@ -289,7 +289,7 @@ Result<std::string> to_text(const Manifest& manifest) {
   json["plan"] = plan;
   json["files"] = Json::array();
   for (const FileRecord& file : manifest.files) json["files"].push_back(to_json(file));
-  std::string text = json.dump(1);
+  std::string text = base::dump(json, 1);
   text.resize(text.size() - 2);  // Without the closing "\n}", which comes behind the checksum.
   return fmt::format("{}{}{}{}", text, kSeal, hex(checksum_of(text)), kSealEnd);
 }
@@ -311,8 +311,8 @@ Result<Manifest> parse_manifest(std::string_view text) {
   manifest.num_samples = reader.count("num_samples");
   manifest.state_hash = reader.text("state_hash");
   manifest.validation_loss = reader.optional_number("validation_loss");
-  manifest.job = reader.object("job").dump();
-  manifest.plan = reader.object("plan").dump();
+  manifest.job = base::dump(reader.object("job"));
+  manifest.plan = base::dump(reader.object("plan"));
   const Json& files = reader.array("files");
   HANJI_RETURN_IF_ERROR(reader.status());
   for (const Json& file : files) {

@@ -68,7 +68,7 @@ class Bench {
                        folder.string()};
     options.ranks = wish_.ranks;
     options.cpus = topology::cpus_per_rank(machine_, wish_.ranks);
-    options.plan_json = plan.dump();
+    options.plan_json = base::dump(plan);
     options.environment = {"OMP_NUM_THREADS=1"};
     options.log_directory = folder / "logs";
     side.start(std::move(options));

@@ -51,7 +51,7 @@ Json member(const std::string& text, const char* name) {
   return json.ok() && json->is_object() && json->contains(name) ? (*json)[name] : Json();
 }
 
-std::string value_text(const Json& value) { return value.is_null() ? "-" : value.dump(); }
+std::string value_text(const Json& value) { return value.is_null() ? "-" : base::dump(value); }
 
 Json to_json(const SavedTensor& tensor, const char* kind) {
   return {{"name", tensor.name},
@@ -107,7 +107,7 @@ std::string list_json(const std::vector<Inspected>& all) {
     }
     json.push_back(std::move(one));
   }
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 std::string show_text(const Checkpoint& one) {
@@ -158,7 +158,7 @@ std::string show_json(const Checkpoint& one) {
   }
   json["job"] = base::parse_json(manifest.job).or_throw();
   json["plan"] = base::parse_json(manifest.plan).or_throw();
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 std::string show_file_text(const std::string& path, const checkpoint::SafetensorsFile& file) {
@@ -225,7 +225,7 @@ std::string diff_json(const std::vector<Difference>& differences) {
     }
     json.push_back(std::move(line));
   }
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 }  // namespace hanji::cli

@@ -244,7 +244,7 @@ std::string rates_json(const std::string& file, const data::FileRates& rates) {
                            {"why_not_cold", rates.why_not_cold},
                            {"times_decode", number(rates.times_decode())},
                            {"bottleneck", rates.bottleneck()}};
-  return json.dump(1, ' ', false, base::Json::error_handler_t::replace) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 int bench_data(const BenchDataOptions& options) {

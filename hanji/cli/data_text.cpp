@@ -113,7 +113,7 @@ std::string beton_info_json(const std::string& path, const BetonFile& file) {
                      {"table", {{"begin", s.table_begin}, {"allocations", s.num_allocations}}},
                      {"checksums", file.has_checksums()},
                      {"provenance", provenance.ok() ? *provenance : Json()}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 std::string beton_mistakes_text(const std::string& path, const BetonFile* file,
@@ -137,7 +137,7 @@ std::string beton_mistakes_json(const std::string& path, const BetonFile* file,
                      {"samples", file == nullptr ? 0 : file->num_samples()},
                      {"checksums", file != nullptr && file->has_checksums()},
                      {"mistakes", list}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 }  // namespace hanji::cli

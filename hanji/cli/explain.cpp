@@ -86,7 +86,7 @@ std::string explain(const ExplainOptions& options) {
   if (options.as_json) {
     return fmt::format("{{\"picture\": {},\n\"cost\": {},\n\"order\": [{}],\n\"prices\": {}}}\n",
                        report::to_json(picture), report::to_json(cost),
-                       fmt::join(order.ranks.ranks, ", "), base::Json(source).dump());
+                       fmt::join(order.ranks.ranks, ", "), base::dump(source));
   }
   std::string text = report::to_text(picture);
   if (drawn < question.ranks) text += fmt::format("({} of {} ranks)\n", drawn, question.ranks);

@@ -123,7 +123,7 @@ std::string explain(const TpOptions& options) {
     json.push_back(json_of(region, costs));
     text += table_of(region, costs);
   }
-  return options.as_json ? json.dump(1) + "\n" : text + "prices: " + links.source + "\n";
+  return options.as_json ? base::dump(json, 1) + "\n" : text + "prices: " + links.source + "\n";
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ std::string to_json(const FittedCosts& costs) {
   for (const Correction& one : costs.corrections) {
     json["corrections"].push_back(correction_json(one));
   }
-  return json.dump();
+  return base::dump(json);
 }
 
 Result<FittedCosts> fitted_from_json(std::string_view text) {

@@ -39,7 +39,7 @@ std::string to_json(const Rates& rates) {
   for (const Member& member : kMembers) json[member.name] = rates.*member.value;
   json[kCacheBytes] = rates.cache_bytes;
   if (rates.fitted) json[kFitted] = base::Json::parse(to_json(*rates.fitted));
-  return json.dump();
+  return base::dump(json);
 }
 
 Result<Rates> rates_from_json(std::string_view text) {
@@ -62,7 +62,7 @@ Result<Rates> rates_from_json(std::string_view text) {
   rates.cache_bytes = cache->get<int64_t>();
   const auto fitted = json.find(kFitted);
   if (fitted != json.end()) {
-    HANJI_ASSIGN_OR_RETURN(rates.fitted, fitted_from_json(fitted->dump()));
+    HANJI_ASSIGN_OR_RETURN(rates.fitted, fitted_from_json(base::dump(*fitted)));
   }
   size_t known = kMembers.size() + (fitted == json.end() ? 1 : 2);
   for (const char* former : kFormerMembers) known += json.count(former);

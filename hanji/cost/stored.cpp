@@ -71,7 +71,7 @@ std::string to_json(const StoredCosts& stored) {
   json["load"] = stored.load;
   json["fits"] = stored.fits;
   json["costs"] = base::Json::parse(to_json(stored.costs));
-  return json.dump(1) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 Result<StoredCosts> stored_from_json(std::string_view text) {
@@ -103,7 +103,7 @@ Result<StoredCosts> stored_from_json(std::string_view text) {
   }
   const auto costs = json.find("costs");
   if (costs == json.end()) return bad_cost("costs");
-  HANJI_ASSIGN_OR_RETURN(stored.costs, fitted_from_json(costs->dump()));
+  HANJI_ASSIGN_OR_RETURN(stored.costs, fitted_from_json(base::dump(*costs)));
   return stored;
 }
 

@@ -200,7 +200,7 @@ std::string provenance_after(const BetonFile& file, const ConvertOptions& option
   }
   if (options.images == ImageStorage::kSmart) made["smart_bytes"] = options.smart_bytes;
   json["converted"] = made;
-  return json.dump(-1, ' ', false, base::Json::error_handler_t::replace);
+  return base::dump(json);
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ Result<ImageFiles> list_images(const fs::path& folder) {
 
 std::string class_provenance(const std::string& from, const std::vector<std::string>& classes) {
   const base::Json json = {{"images", from}, {"classes", classes}};
-  return json.dump(-1, ' ', false, base::Json::error_handler_t::replace);
+  return base::dump(json);
 }
 
 Result<BetonRecipe> folder_recipe(const fs::path& folder) {

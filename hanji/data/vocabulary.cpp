@@ -98,7 +98,7 @@ std::string Vocabulary::to_json() const {
   if (is_bytes()) return R"({"kind":"byte"})";
   std::string characters;
   for (const char32_t value : code_points_) internal::append_code_point(characters, value);
-  return base::Json{{"kind", "char"}, {"characters", characters}}.dump();
+  return base::dump(base::Json{{"kind", "char"}, {"characters", characters}});
 }
 
 Result<Vocabulary> Vocabulary::from_json(std::string_view json) {

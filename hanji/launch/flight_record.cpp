@@ -25,7 +25,7 @@ Status write_flight_record(const shm::Segment& segment, const std::filesystem::p
   HANJI_ASSIGN_OR_RETURN(base::Json json, base::parse_json(calls, kDepth, kMaxBytes));
   json["wall_ns"] = base::wall_ns();
   json["text"] = verdict.sentence + "\n\n" + shm::table(snapshot);
-  return base::write_file_atomic(folder / kFile, json.dump() + "\n");
+  return base::write_file_atomic(folder / kFile, base::dump(json) + "\n");
 }
 
 Result<FlightRecord> read_flight_record(const std::filesystem::path& folder) {

@@ -31,7 +31,7 @@ void Roster::write() {
   for (const auto& [rank, pid] : pids_) {
     json["ranks"].push_back({{"rank", rank}, {"pid", pid}, {"host", host_}});
   }
-  status_ = base::write_file_atomic(path_, json.dump(2) + "\n");
+  status_ = base::write_file_atomic(path_, base::dump(json, 2) + "\n");
 }
 
 }  // namespace hanji::launch

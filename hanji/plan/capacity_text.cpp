@@ -248,7 +248,7 @@ std::string to_json(const CapacityQuery& query) {
           {{"words", change.words}, {"price", change.price}, {"not_in_train", json_of(limits)}});
     }
   }
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 std::string to_svg(const CapacityQuery& query) {

@@ -395,5 +395,12 @@ TEST(HostileConfigs, EveryCutAndFlipOfAGoodFileIsAnswered) {
   }
 }
 
+TEST(ParseConfig, TextsOfAnyBytesComeBackFromWhatIsPrinted) {
+  LoadedConfig loaded = parse_config("[data]\ntext = \"caf\\u0000e9/\u00e9\"\n", "job.toml");
+  EXPECT_EQ(loaded.config.data.text, "caf\xE9/\xC3\xA9");
+  const LoadedConfig again = parse_config(print_config(loaded), "again.toml");
+  EXPECT_EQ(again.config.data.text, loaded.config.data.text);
+}
+
 }  // namespace
 }  // namespace hanji::plan

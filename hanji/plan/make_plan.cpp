@@ -332,9 +332,7 @@ std::string Planner::job_hash() const {
                      {"train_samples", plan_.data.num_train_samples},
                      {"validation_samples", plan_.data.num_validation_samples}};
   if (data_kind(job) == DataKind::kOwn) json["parameters"] = plan_.model.parameter_sizes();
-  return base::Sha256()
-      .update(json.dump(-1, ' ', false, base::Json::error_handler_t::replace))
-      .hex();
+  return base::Sha256().update(base::dump(json)).hex();
 }
 
 Result<Plan> Planner::plan() {

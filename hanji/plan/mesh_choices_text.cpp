@@ -131,7 +131,7 @@ std::string to_json(const MeshTable& table) {
   for (const auto& [why, count] : table.refused) json["refused"][why] = count;
   if (!table.not_tried.empty()) json["not_tried"] = table.not_tried;
   if (table.smallest) json["smallest_too_large"] = value_of(*table.smallest);
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 }  // namespace hanji::plan

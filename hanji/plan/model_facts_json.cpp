@@ -78,7 +78,7 @@ E read_named(JsonFields& fields, const Json& text, int num_enumerators) {
   for (int i = 0; i < num_enumerators; ++i) {
     if (text == name_of(static_cast<E>(i))) return static_cast<E>(i);
   }
-  fields.fail("calls", fmt::format("has {}, which is no name of its kind", text.dump()));
+  fields.fail("calls", fmt::format("has {}, which is no name of its kind", base::dump(text)));
   return {};
 }
 
@@ -215,7 +215,7 @@ ModelFacts read_model_facts(JsonFields& fields) {
   return facts;
 }
 
-std::string facts_to_json(const ModelFacts& facts) { return to_value(facts).dump(); }
+std::string facts_to_json(const ModelFacts& facts) { return base::dump(to_value(facts)); }
 
 Result<ModelFacts> facts_from_json(std::string_view text) {
   return read_text(text, "facts", size_t{4} << 20, read_model_facts);

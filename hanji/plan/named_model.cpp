@@ -170,7 +170,7 @@ std::string to_json(const CountedModel& model) {
                            {"precision", name_of(model.precision)},
                            {"facts", to_value(model.facts)},
                            {"recomputed", to_value(model.recomputed)}};
-  return json.dump() + "\n";
+  return base::dump(json) + "\n";
 }
 
 Result<CountedModel> counted_model_from_json(std::string_view text) {

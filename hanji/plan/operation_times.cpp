@@ -219,7 +219,7 @@ OperationTimes read_operation_times(JsonFields& fields) {
               fields.has("page_seconds") ? fields.real("pages_per_sample", 0, kMaxTime) : 0};
 }
 
-std::string to_json(const OperationTimes& times) { return to_value(times).dump(); }
+std::string to_json(const OperationTimes& times) { return base::dump(to_value(times)); }
 
 Result<OperationTimes> operation_times_from_json(std::string_view text) {
   return read_text(text, "operation times", size_t{1} << 20, read_operation_times);

@@ -162,7 +162,7 @@ std::string to_json(const PairCapacity& capacity) {
                            {"device", capacity.device.name},
                            {"device_bytes", capacity.device.memory_bytes},
                            {"ranks", std::move(rows)}};
-  return json.dump(1) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 }  // namespace hanji::plan

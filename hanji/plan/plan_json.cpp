@@ -312,8 +312,7 @@ std::string to_json(const Plan& plan) {
   if (plan.load > 0) json["load"] = plan.load;
   json["hosts"] = to_value(plan.hosts);
   json["predicted"] = to_value(plan.predicted);
-  // Text from outside may hold bytes that are no UTF-8: a path, a CPU's name.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return base::dump(json, 2);
 }
 
 Result<Plan> plan_from_json(std::string_view text) {
@@ -328,12 +327,12 @@ Result<Plan> plan_from_json(std::string_view text) {
   if (needs_counting(plan.config)) counted = read_part(fields, "model", read_model_facts);
   plan.model = facts_of_model(plan.config, counted);
   HANJI_RETURN_IF_ERROR(fields.status());
-  HANJI_ASSIGN_OR_RETURN(plan.rates, cost::rates_from_json(json["rates"].dump()));
+  HANJI_ASSIGN_OR_RETURN(plan.rates, cost::rates_from_json(base::dump(json["rates"])));
   HANJI_RETURN_IF_ERROR(check_sums(plan));
   return plan;
 }
 
-std::string kernels_to_json(const KernelChoice& kernels) { return to_value(kernels).dump(); }
+std::string kernels_to_json(const KernelChoice& kernels) { return base::dump(to_value(kernels)); }
 
 Result<KernelChoice> kernels_from_json(std::string_view text) {
   const auto read = [](JsonFields& fields) { return read_kernels(fields, kFormat); };

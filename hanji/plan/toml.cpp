@@ -125,7 +125,8 @@ Result<Value> read_number(const Key& key, const toml::node& node) {
 }
 
 Result<Value> read_value(const Key& key, const toml::node& node) {
-  if (const auto* text = node.as_string()) return read_text(key, text->get(), node);
+  if (const auto* text = node.as_string())
+    return read_text(key, base::unescape_bytes(text->get()), node);
   // What goes to a variable of the environment becomes a text in any case.
   if (key.rare && key.type == KeyType::kText && node.is_integer()) {
     return Value(std::to_string(node.as_integer()->get()));

@@ -209,7 +209,8 @@ std::string format_value(const Key& key, const Value& value) {
     case KeyType::kSeconds: return fmt::format("{}", std::get<double>(value));
     case KeyType::kBoolean: return std::get<bool>(value) ? "true" : "false";
     case KeyType::kText:
-    case KeyType::kStages: return base::json_quote(std::get<std::string>(value));
+    case KeyType::kStages:
+      return base::json_quote(base::escape_bytes(std::get<std::string>(value)));
     case KeyType::kReals:
       return fmt::format("[{}]", fmt::join(std::get<std::vector<double>>(value), ", "));
   }

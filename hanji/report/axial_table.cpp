@@ -153,7 +153,7 @@ std::string axial_json(const AxialBlock& block, int64_t element_bytes,
                            {"backward_bytes", backward * element_bytes},
                            {"pair_bytes_per_rank", pair_bytes(block, element_bytes)},
                            {"triangle_bytes_per_rank", triangle_elements(block) * element_bytes}};
-  return json.dump(1) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 std::string axial_svg(const AxialBlock& block, int64_t element_bytes) {

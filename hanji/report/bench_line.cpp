@@ -138,7 +138,7 @@ std::string to_json(const BenchLine& line) {
   json["prediction_error_percent"] = or_null(error_percent(line));
   json["predicted_by"] = line.predicted_by.empty() ? Json() : Json(line.predicted_by);
   json["probe_seconds"] = line.probe_seconds > 0 ? seconds_of(line.probe_seconds) : Json();
-  return json.dump() + "\n";
+  return base::dump(json) + "\n";
 }
 
 std::string bench_heading(schedule::Routine routine) {

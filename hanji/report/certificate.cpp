@@ -199,7 +199,7 @@ std::string to_json(const Certificate& certificate) {
   json["ranks"] = plan.ranks;
   json["steps"] = steps_json(certificate);
   json["plan"] = base::parse_json(plan::to_json(plan)).or_throw();
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 std::string describe(const Certificate& certificate) {

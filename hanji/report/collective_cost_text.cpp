@@ -127,7 +127,7 @@ std::string to_json(const CollectiveCost& cost) {
     json["sizes"].push_back({{"from_bytes", one.from_bytes}, {"algorithm", one.algorithm}});
   }
   json["sizes_where"] = cost.sizes_where.empty() ? cost.where : cost.sizes_where;
-  return json.dump(1) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 }  // namespace hanji::report

@@ -115,7 +115,7 @@ std::string to_text(const CollectivePicture& picture) {
 }
 
 std::string to_json(const CollectivePicture& picture) {
-  return base::Json({{"before", picture.before}, {"after", picture.after}}).dump();
+  return base::dump(base::Json({{"before", picture.before}, {"after", picture.after}}));
 }
 
 std::string to_svg(const CollectivePicture& picture) {

@@ -101,7 +101,7 @@ std::string context_json(const ContextAttention& attention, int64_t samples,
                            {"kv_heads", attention.kv_heads}, {"head_width", attention.width},
                            {"ranks", attention.ranks},       {"samples", samples},
                            {"ways", std::move(ways)}};
-  return json.dump(1) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 }  // namespace hanji::report

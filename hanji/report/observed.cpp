@@ -74,7 +74,7 @@ std::string to_json(const ObservedRun& run) {
   Json json = {
       {"state_sha256", run.state_sha256}, {"farthest", run.farthest}, {"steps", Json::array()}};
   for (const ObservedStep& step : run.steps) json["steps"].push_back(to_json(step));
-  return json.dump() + "\n";
+  return base::dump(json) + "\n";
 }
 
 Result<ObservedRun> observed_from_json(std::string_view text) {

@@ -244,7 +244,7 @@ std::string to_json(std::span<const PipelineChart> charts) {
                    {"buffered_messages", figures.buffers},
                    {"ranks", std::move(ranks)}});
   }
-  return base::Json({{"schedules", std::move(all)}}).dump() + "\n";
+  return base::dump(base::Json({{"schedules", std::move(all)}})) + "\n";
 }
 
 }  // namespace hanji::report

@@ -154,7 +154,7 @@ std::string to_json(const std::vector<Comparison>& comparisons) {
                        {"measured", or_null(line.measured)},
                        {"error", or_null(line.error())}};
   }
-  return json.dump();
+  return base::dump(json);
 }
 
 }  // namespace hanji::report

@@ -170,7 +170,7 @@ std::string timeline_json(const Answer& answer) {
     transfers.push_back(base::Json::array({one.from, one.to, one.bytes, one.start, one.end}));
   }
   json[answer.list.kept.is_whole() ? "transfers" : "longest_path"] = std::move(transfers);
-  return json.dump() + "\n";
+  return base::dump(json) + "\n";
 }
 
 Result<std::string> simulation_text(const Question& question) {

@@ -80,8 +80,8 @@ Result<int64_t> read_integer(const Json& json, const char* what, layout::Range a
                     json.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()};
   const int64_t value = huge ? std::numeric_limits<int64_t>::max() : json.get<int64_t>();
   if (value < allowed.begin || value >= allowed.end) {
-    return bad_list(
-        fmt::format("{} is {}, outside [{}, {})", what, json.dump(), allowed.begin, allowed.end));
+    return bad_list(fmt::format("{} is {}, outside [{}, {})", what, base::dump(json), allowed.begin,
+                                allowed.end));
   }
   return value;
 }
@@ -277,7 +277,7 @@ std::string to_json(const StepList& list) {
     for (const Step& step : steps) rank.push_back(step_to_json(step));
     json["per_rank"].push_back(std::move(rank));
   }
-  return json.dump();
+  return base::dump(json);
 }
 
 Result<StepList> from_json(std::string_view text) {

@@ -231,7 +231,7 @@ std::string to_json(const Snapshot& snapshot, const HangVerdict& verdict, size_t
       json["calls"].push_back(json_of(rank.rank, call));
     }
   }
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 }  // namespace hanji::shm

@@ -128,7 +128,7 @@ Result<std::string> strike_in_phase(const PhaseStrike& strike) {
   }
   const base::Json told = {
       {"pid", met.rank.pid}, {"step", met.rank.step}, {"in", met.rank.spans}, {"seconds", seconds}};
-  return told.dump();
+  return base::dump(told);
 }
 
 }  // namespace hanji::test

@@ -109,7 +109,7 @@ std::string graph_json(const Graph& graph, const CoreRates* measured) {
   json["unknown"] = facts_json(graph.notes, false);
   json["measured"] =
       measured == nullptr ? base::Json() : base::Json::parse(core_rates_json(*measured));
-  return json.dump(1, ' ', false, base::Json::error_handler_t::replace) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 }  // namespace hanji::topology

@@ -157,7 +157,7 @@ std::string to_json(const Machine& machine) {
   for (const NumaNode& node : machine.numa_nodes) {
     json["numa_nodes"].push_back({{"id", node.id}, {"bytes", node.bytes}, {"cpus", node.cpus}});
   }
-  return json.dump();
+  return base::dump(json);
 }
 
 }  // namespace hanji::topology

@@ -111,7 +111,7 @@ std::string core_rates_json(const CoreRates& rates) {
                               {"bytes_per_second", number(one.bytes_per_second)},
                               {"unknown", one.unknown}});
   }
-  return json.dump();
+  return base::dump(json);
 }
 
 }  // namespace hanji::topology

@@ -168,7 +168,7 @@ std::string nominal_json() {
                    {"rate", link.rate},
                    {"source", link.source}});
   }
-  return all.dump(1) + "\n";
+  return base::dump(all, 1) + "\n";
 }
 
 }  // namespace hanji::topology

@@ -119,7 +119,7 @@ TEST_F(Chrome, ComputeIsOnAStreamAndDataIsNot) {
 
 TEST_F(Chrome, AHostileNameStaysInsideItsString) {
   recorder_.add({.name = recorder_.intern("a\"},\n\\\x01\xFF"), .category = Category::kOther});
-  EXPECT_EQ(written_event()["name"], "a\"},\n\\\x01\xEF\xBF\xBD");
+  EXPECT_EQ(written_event()["name"], "a\"},\n\\\x01\xFF");
 }
 
 TEST_F(Chrome, CountsWhatTheRingLost) {

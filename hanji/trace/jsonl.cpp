@@ -30,7 +30,7 @@ JsonLine& JsonLine::add(std::string_view key, int64_t value) {
 }
 
 JsonLine& JsonLine::add(std::string_view key, std::string_view value) {
-  return add_json(key, base::json_quote(value));
+  return add_json(key, base::json_quote(base::escape_bytes(value)));
 }
 
 JsonLine& JsonLine::add_json(std::string_view key, std::string_view json) {

@@ -29,7 +29,7 @@ std::string to_json(const Decision& decision) {
     json["out"] = decision.job->out.string();
     json["resume_from"] = decision.job->resume_from.string();
   }
-  return json.dump();
+  return base::dump(json);
 }
 
 Result<Decision> decision_from_json(const std::string& text) {

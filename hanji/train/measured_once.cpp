@@ -50,12 +50,11 @@ Status keep(const Result<fs::path>& folder, const KeptMeasurement& one, std::str
 }  // namespace
 
 std::string to_json(const KeptMeasurement& one) {
-  return base::Json{{"key", base::Json::parse(one.key)},
-                    {"measured_at", one.mark.measured_at},
-                    {"load", one.mark.load},
-                    {"probe", one.mark.probe},
-                    {"value", base::Json::parse(one.value)}}
-      .dump();
+  return base::dump(base::Json{{"key", base::parse_json(one.key).or_throw()},
+                               {"measured_at", one.mark.measured_at},
+                               {"load", one.mark.load},
+                               {"probe", one.mark.probe},
+                               {"value", base::parse_json(one.value).or_throw()}});
 }
 
 Result<KeptMeasurement> measurement_from_json(std::string_view text) {
@@ -70,9 +69,9 @@ Result<KeptMeasurement> measurement_from_json(std::string_view text) {
   if (!std::isfinite(load) || !std::isfinite(probe)) {
     return base::corrupt("the load or probe of a measurement is no number");
   }
-  return KeptMeasurement{.key = json["key"].dump(),
+  return KeptMeasurement{.key = base::dump(json["key"]),
                          .mark = {json["measured_at"].get<int64_t>(), load, probe},
-                         .value = json["value"].dump()};
+                         .value = base::dump(json["value"])};
 }
 
 std::string why_again(const Mark& mark, int64_t now_seconds, double probe) {

@@ -150,7 +150,7 @@ template <class T, class Parse, class Measure>
 Result<Marked<T>> measured(std::string_view kind, const base::Json& key, const Parse& parse,
                            const Measure& measure, const std::function<double()>& probe = {}) {
   MeasureOnce what{
-      .kind = std::string(kind), .key = key.dump(), .probe = probe, .on_unkept = warn_unkept};
+      .kind = std::string(kind), .key = base::dump(key), .probe = probe, .on_unkept = warn_unkept};
   what.is_sound = [&](const std::string& value) { return parse(value).ok(); };
   what.measure = [&](const std::string& before) -> Result<std::string> {
     std::optional<T> kept;

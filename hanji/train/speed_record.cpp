@@ -33,7 +33,7 @@ std::optional<double> remember_speed(const plan::Plan& plan, double tokens_per_s
   if (!record.is_object()) record = base::Json::object();
   record[std::to_string(plan.ranks)] = tokens_per_second;
   // A record for people; a run is not spoiled because it could not be kept.
-  static_cast<void>(base::write_file_atomic(path, records.dump(1)));
+  static_cast<void>(base::write_file_atomic(path, base::dump(records, 1)));
   const auto one = record.find("1");
   if (one == record.end() || !one->is_number()) return std::nullopt;
   return one->get<double>();

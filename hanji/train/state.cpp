@@ -360,7 +360,7 @@ checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& datas
                           : base::Json();
   return {.step = steps_done,
           .num_samples = steps_done * plan.config.train.global_batch,
-          .job = job.dump(),
+          .job = base::dump(job),
           .plan = plan::to_json(plan),
           .writer = std::string(base::version())};
 }
@@ -370,7 +370,7 @@ Result<std::optional<data::Vocabulary>> vocabulary_of(const checkpoint::Manifest
   const auto found = job.find("vocabulary");
   if (found == job.end()) return base::corrupt("the manifest's job names no vocabulary");
   if (found->is_null()) return std::optional<data::Vocabulary>();
-  HANJI_ASSIGN_OR_RETURN(auto vocabulary, data::Vocabulary::from_json(found->dump()));
+  HANJI_ASSIGN_OR_RETURN(auto vocabulary, data::Vocabulary::from_json(base::dump(*found)));
   return std::optional<data::Vocabulary>(std::move(vocabulary));
 }
 

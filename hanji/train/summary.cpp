@@ -195,7 +195,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   const std::optional<data::Baseline> baseline = dataset.samples->baseline();
   if (baseline) json["baseline"] = {{"name", baseline->name}, {"value", baseline->value}};
   Summary summary;
-  summary.json = json.dump(2) + "\n";
+  summary.json = base::dump(json, 2) + "\n";
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +

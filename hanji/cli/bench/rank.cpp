@@ -237,7 +237,7 @@ int serve_bench(const std::string& folder) {
   options.configure = [](const std::string& plan_json, comm::GroupOptions& group) {
     const base::Json plan = base::parse_json(plan_json).or_throw();
     group.deadline = std::chrono::seconds(plan.at("timeout_seconds").get<int64_t>());
-    const auto rates = cost::rates_from_json(plan.at("rates").dump()).or_throw();
+    const auto rates = cost::rates_from_json(base::dump(plan.at("rates"))).or_throw();
     group.chooser = std::make_shared<cost::Chooser>(rates);
   };
   world::World world = world::connect(options);

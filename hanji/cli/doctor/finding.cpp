@@ -58,7 +58,7 @@ std::string to_json(const Findings& findings) {
                                 {"verdict", name_of(one.verdict)},
                                 {"advice", one.advice}});
   }
-  return json.dump(1, ' ', false, base::Json::error_handler_t::replace) + "\n";
+  return base::dump(json, 1) + "\n";
 }
 
 int exit_code_of(const Findings& findings) {

@@ -14,11 +14,6 @@ Json json_of(const Node& node) {
           {"num_ranks", node.num_ranks}};
 }
 
-/// A host's name may be any bytes.
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 bool has_text(const Json& json, const char* key) {
   return json.is_object() && json.contains(key) && json[key].is_string();
 }
@@ -43,7 +38,7 @@ Result<Node> node_in(const Json& json) {
 
 }  // namespace
 
-std::string to_json(const Node& node) { return text_of(json_of(node)); }
+std::string to_json(const Node& node) { return base::dump(json_of(node)); }
 
 Result<Node> parse_node(std::string_view text) {
   HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 4));
@@ -58,7 +53,7 @@ std::string to_json(const HostsFile& file) {
                {"node", file.node},
                {"nodes", Json::array()}};
   for (const Node& node : file.nodes) json["nodes"].push_back(json_of(node));
-  return text_of(json);
+  return base::dump(json);
 }
 
 Result<HostsFile> parse_hosts_file(std::string_view text) {

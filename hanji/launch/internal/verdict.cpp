@@ -7,8 +7,7 @@ namespace hanji::launch {
 std::string to_json(const Verdict& verdict) {
   const base::Json json = {
       {"node", verdict.node}, {"exit_code", verdict.exit_code}, {"text", verdict.text}};
-  // A rank's words may be any bytes.
-  return json.dump(-1, ' ', false, base::Json::error_handler_t::replace);
+  return base::dump(json);
 }
 
 Result<Verdict> parse_verdict(std::string_view text) {
