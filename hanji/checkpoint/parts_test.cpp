@@ -99,7 +99,8 @@ SaveOptions options_of(const fs::path& folder, int part, int num_parts) {
 /// All parts, one after the other, part 0 last.
 Status save_in_parts(const fs::path& folder, const TestState& state, int64_t step, int num_parts) {
   const State all = state.state();
-  HANJI_RETURN_IF_ERROR(begin_checkpoint(options_of(folder, 0, num_parts), step, all.num_bytes()));
+  HANJI_RETURN_IF_ERROR(
+      begin_checkpoint(options_of(folder, 0, num_parts), step, {all.num_bytes()}));
   for (int part = num_parts - 1; part >= 0; --part) {
     HANJI_RETURN_IF_ERROR(save_checkpoint(options_of(folder, part, num_parts),
                                           cut(all, part, num_parts), {.step = step}));
@@ -142,7 +143,7 @@ TEST(SavedParts, OfAModelCutByAnAxisAreTheCheckpointOfOneWriter) {
        {std::tuple(0, 2, 1), std::tuple(1, 2, 1), std::tuple(1, 3, 2), std::tuple(1, 4, 5)}) {
     const fs::path folder = temporary.path() / fmt::format("{}{}{}", dim, degree, num_shards);
     const int writers = degree * num_shards;
-    ASSERT_TRUE(begin_checkpoint(options_of(folder, 0, writers), 1, 0).ok());
+    ASSERT_TRUE(begin_checkpoint(options_of(folder, 0, writers), 1, {}).ok());
     for (int writer = writers - 1; writer >= 0; --writer) {
       const State own = {cut_by_axis(all.model, dim, degree, num_shards, writer),
                          cut_by_axis(all.optimizer, dim, degree, num_shards, writer)};
@@ -255,7 +256,7 @@ TEST(SavedParts, ADamagedOneIsNamed) {
 TEST(SavedParts, AMissingRunIsNamed) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState state(1);
-  ASSERT_TRUE(begin_checkpoint(options_of(temporary.path(), 0, 2), 1, 0).ok());
+  ASSERT_TRUE(begin_checkpoint(options_of(temporary.path(), 0, 2), 1, {}).ok());
   State second = cut(state.state(), 1, 2);
   second.model.erase(second.model.begin());
   ASSERT_TRUE(save_checkpoint(options_of(temporary.path(), 1, 2), second, {.step = 1}).ok());
@@ -272,7 +273,7 @@ TEST(SavedParts, OfThreadsComeTogetherInAnyOrder) {
   const TestState state(5);
   const State all = state.state();
   for (int64_t step = 1; step <= 5; ++step) {
-    ASSERT_TRUE(begin_checkpoint(options_of(temporary.path(), 0, kParts), step, 0).ok());
+    ASSERT_TRUE(begin_checkpoint(options_of(temporary.path(), 0, kParts), step, {}).ok());
     std::vector<std::jthread> writers;
     for (int part = 0; part < kParts; ++part) {
       writers.emplace_back([&, part] {
@@ -292,14 +293,15 @@ TEST(SavedParts, TheFailureOfOneIsToldByPart0AndTheOldCheckpointStays) {
   const TestState state(1);
   ASSERT_TRUE(save_in_parts(temporary.path(), state, 1, 2).ok());
   const TestState next(2);
-  ASSERT_TRUE(begin_checkpoint(options_of(temporary.path(), 0, 2), 2, 0).ok());
+  ASSERT_TRUE(begin_checkpoint(options_of(temporary.path(), 0, 2), 2, {}).ok());
   write_bytes(unfinished_path(temporary.path(), 2) / "model.part_1.safetensors", "in the way");
-  EXPECT_FALSE(
-      save_checkpoint(options_of(temporary.path(), 1, 2), cut(next.state(), 1, 2), {.step = 2})
-          .ok());
+  const Status failed =
+      save_checkpoint(options_of(temporary.path(), 1, 2), cut(next.state(), 1, 2), {.step = 2});
+  EXPECT_FALSE(failed.ok());
   const Status status =
       save_checkpoint(options_of(temporary.path(), 0, 2), cut(next.state(), 0, 2), {.step = 2});
   EXPECT_THAT(status.message(), HasSubstr("part 1 of the checkpoint failed: "));
+  EXPECT_EQ(status.code(), failed.code());
   EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), state));
   EXPECT_FALSE(fs::exists(unfinished_path(temporary.path(), 2)));
 }
@@ -309,7 +311,7 @@ TEST(SavedParts, OneThatDoesNotComeIsNamed) {
   const TestState state(1);
   SaveOptions options = options_of(temporary.path(), 0, 2);
   options.timeout = std::chrono::milliseconds(20);
-  ASSERT_TRUE(begin_checkpoint(options, 1, 0).ok());
+  ASSERT_TRUE(begin_checkpoint(options, 1, {}).ok());
   const Status status = save_checkpoint(options, cut(state.state(), 0, 2), {.step = 1});
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("part 1 of the checkpoint"));

@@ -19,13 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Headers, manifest and the file system's own blocks.
-constexpr int64_t kRoomBeside = int64_t{4} << 20;
+// Beside the tensors: the plan in the manifest and the file system's own blocks; of each tensor its places in a
+// header and in the manifest.
+constexpr int64_t kRoomOfManifest = int64_t{64} << 10;
+constexpr int64_t kRoomOfTensor = 512;
 
 // Between two looks for the parts of others: a save takes milliseconds at least.
 constexpr auto kPause = std::chrono::milliseconds(2);
 
-// What a part leaves for part 0: a manifest of its files, or kFailed and why there is none.
+// What a part leaves for part 0: a manifest of its files, or kFailed, a code and why there is none.
 constexpr std::string_view kFailed = "failed: ";
 
 fs::path record_path(const fs::path& folder, int part) {
@@ -39,15 +41,6 @@ Status check_options(const SaveOptions& options, int64_t step) {
                   options.keep, step));
 }
 
-Status check_room(const fs::path& folder, int64_t bytes) {
-  const int64_t need = bytes + kRoomBeside;
-  HANJI_ASSIGN_OR_RETURN(const int64_t free, base::free_bytes(folder));
-  if (free >= need) return {};
-  return base::out_of_memory(fmt::format(
-      "{}: a checkpoint takes {}, the disk has {} free; make room or lower checkpoint.keep",
-      folder.native(), base::format_bytes(need), base::format_bytes(free)));
-}
-
 Status write_manifest(const fs::path& folder, const Manifest& manifest) {
   HANJI_ASSIGN_OR_RETURN(const std::string text, to_text(manifest));
   HANJI_ASSIGN_OR_RETURN(
@@ -56,6 +49,18 @@ Status write_manifest(const fs::path& folder, const Manifest& manifest) {
   HANJI_RETURN_IF_ERROR(file.append(text));
   HANJI_RETURN_IF_ERROR(file.sync());
   return file.close();
+}
+
+// The error that a part has left as "CODE: MESSAGE".
+Status failure_of(const std::string& what, std::string_view left) {
+  const std::string_view code = left.substr(0, left.find(": "));
+  constexpr Code kCodes[] = {Code::kInvalidArgument, Code::kNotFound,    Code::kCorrupt,
+                             Code::kUnsupported,     Code::kOutOfMemory, Code::kTimeout,
+                             Code::kPeerLost,        Code::kMismatch,    Code::kInternal};
+  const auto* found = std::ranges::find(kCodes, code, [](Code one) { return base::name_of(one); });
+  const bool is_known = found != std::end(kCodes);
+  const std::string_view why = is_known ? left.substr(code.size() + 2) : left;
+  return {is_known ? *found : Code::kCancelled, fmt::format("{} failed: {}", what, why)};
 }
 
 // The files of another part, once it has left its record.
@@ -72,7 +77,7 @@ Result<std::vector<FileRecord>> files_of_part(const fs::path& folder, int part,
     std::this_thread::sleep_for(kPause);
   }
   HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
-  if (text.starts_with(kFailed)) return base::cancelled(what + " " + text);
+  if (text.starts_with(kFailed)) return failure_of(what, text.substr(kFailed.size()));
   auto manifest = parse_manifest(text);
   if (!manifest.ok()) return manifest.status().at(what);
   HANJI_RETURN_IF_ERROR(base::remove_tree(path));
@@ -92,6 +97,11 @@ Status publish_all(const SaveOptions& options, const fs::path& unfinished, Manif
   return publish(unfinished, options.folder, manifest.step);
 }
 
+SaveSize size_of(const State& state) {
+  return {.bytes = state.num_bytes(),
+          .num_tensors = std::ssize(state.model) + std::ssize(state.optimizer)};
+}
+
 Status leave_record(const fs::path& unfinished, int part, const Manifest& manifest) {
   HANJI_ASSIGN_OR_RETURN(const std::string text, to_text(manifest));
   return base::write_file_atomic(record_path(unfinished, part), text);
@@ -104,7 +114,7 @@ Status give_up_part(const fs::path& unfinished, const Writer& writer, const Stat
         base::remove_tree(unfinished / file_name(kind, writer.part, writer.num_parts)));
   }
   return base::write_file_atomic(record_path(unfinished, writer.part),
-                                 std::string(kFailed) + status.message());
+                                 std::string(kFailed) + status.to_string());
 }
 
 // The step of the lowest recorded validation loss; -1 when none is recorded.
@@ -170,11 +180,23 @@ int64_t State::num_bytes() const {
   return bytes;
 }
 
-Status begin_checkpoint(const SaveOptions& options, int64_t step, int64_t bytes) {
+Status check_room(const fs::path& folder, const SaveOptions& options, const SaveSize& size) {
+  const int64_t records = size.num_tensors * options.writer.num_parts;
+  const int64_t need = size.bytes + kRoomOfManifest + kRoomOfTensor * records;
+  HANJI_ASSIGN_OR_RETURN(const int64_t free, base::free_bytes(folder));
+  if (free >= need) return {};
+  return base::out_of_memory(fmt::format(
+      "{}: a checkpoint takes {}, with headers and manifest about {}, and the disk has {} free; "
+      "make room{}",
+      folder.native(), base::format_bytes(size.bytes), base::format_bytes(need),
+      base::format_bytes(free), options.keep > 1 ? " or lower checkpoint.keep" : ""));
+}
+
+Status begin_checkpoint(const SaveOptions& options, int64_t step, const SaveSize& size) {
   HANJI_RETURN_IF_ERROR(check_options(options, step));
   HANJI_RETURN_IF_ERROR(base::make_directories(options.folder));
   HANJI_RETURN_IF_ERROR(sweep(options.folder));
-  HANJI_RETURN_IF_ERROR(check_room(options.folder, bytes));
+  HANJI_RETURN_IF_ERROR(check_room(options.folder, options, size));
   return base::make_directories(unfinished_path(options.folder, step));
 }
 
@@ -187,7 +209,7 @@ Status save_checkpoint(const SaveOptions& options, const State& state, Manifest 
     HANJI_RETURN_IF_ERROR(check_options(options, step));
     if (const auto text = to_text(manifest); !text.ok()) return text.status();
     if (writer.num_parts == 1) {
-      HANJI_RETURN_IF_ERROR(begin_checkpoint(options, step, state.num_bytes()));
+      HANJI_RETURN_IF_ERROR(begin_checkpoint(options, step, size_of(state)));
     }
     CopyBuffer own;
     internal::PartFiles files(state, writer, steps.buffer ? *steps.buffer : own);

@@ -42,6 +42,12 @@ struct State {
   int64_t num_bytes() const;
 };
 
+/// How much a checkpoint holds, all its parts together.
+struct SaveSize {
+  int64_t bytes = 0;        ///< Of the tensors.
+  int64_t num_tensors = 0;  ///< Each may lie in every part.
+};
+
 /// One of the ranks that write a checkpoint together, each its own files.
 struct Writer {
   int part = 0;  ///< In [0, num_parts); part 0 publishes what all have written.
@@ -73,11 +79,15 @@ struct SaveSteps {
   CopyBuffer* buffer = nullptr;          ///< Null: memory of its own.
 };
 
+/// Compares what a checkpoint takes, with headers and manifest, with what the disk of `folder` has.
+/// Errors  kOutOfMemory with both values; those of base::free_bytes().
+Status check_room(const std::filesystem::path& folder, const SaveOptions& options,
+                  const SaveSize& size);
+
 /// Makes room for a checkpoint of several parts, before any of them is saved; part 0 alone. A
 /// checkpoint of one part needs no such call.
-/// Errors  kOutOfMemory when the disk has too little room for `bytes`; kInvalidArgument for a step
-///         or keep that makes no sense.
-Status begin_checkpoint(const SaveOptions& options, int64_t step, int64_t bytes);
+/// Errors  check_room(); kInvalidArgument for a step or keep that makes no sense.
+Status begin_checkpoint(const SaveOptions& options, int64_t step, const SaveSize& size);
 
 /// Saves a checkpoint, or a part of one: it appears whole by one rename after everything is on the
 /// disk, or not at all, and `latest` follows. A checkpoint of the same step is replaced. Then the
@@ -86,7 +96,7 @@ Status begin_checkpoint(const SaveOptions& options, int64_t step, int64_t bytes)
 /// Cost    each part is written once and read once for its checksums (from the page cache).
 /// Errors  kOutOfMemory before anything is written when the disk has too little room, or later
 ///         when it fills up; kInvalidArgument for tensors that no file can hold; kTimeout, naming
-///         the part that did not come; what another part has failed by; others from the system. The
+///         the part that did not come; the error of another part, with its code; others from the system. The
 ///         checkpoints that were there stay, and what was half written is removed.
 /// Thread  one save at a time into one folder; of one checkpoint's parts each in any process.
 Status save_checkpoint(const SaveOptions& options, const State& state, Manifest manifest,

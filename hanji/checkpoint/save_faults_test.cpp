@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/checkpoint/folder.h"
 #include "hanji/checkpoint/internal/kill_at_call.h"
 #include "hanji/checkpoint/internal/test_state.h"
@@ -132,6 +134,16 @@ TEST(SaveFaults, TooLittleRoomIsKnownBeforeAnythingIsWritten) {
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
   EXPECT_THAT(status.message(), HasSubstr("a checkpoint takes 1.00 PiB"));
   EXPECT_TRUE(fs::is_empty(temporary.path()));
+}
+
+TEST(SaveFaults, ACheckpointNeedsLittleRoomBesideItsTensors) {
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
+  const int64_t free = base::free_bytes(temporary.path()).or_throw();
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_TRUE(check_room(temporary.path(), {}, {free - 2 * kMiB, 80}).ok());
+  const Status status = check_room(temporary.path(), {.keep = 1}, {free + kMiB, 80});
+  EXPECT_THAT(status.message(), HasSubstr("a checkpoint takes " + base::format_bytes(free + kMiB)));
+  EXPECT_THAT(status.message(), testing::EndsWith("free; make room"));
 }
 
 TEST(SaveFaults, APathThatIsAFileIsAnErrorAndNotACrash) {

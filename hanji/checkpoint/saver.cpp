@@ -19,33 +19,35 @@ double seconds_since(int64_t begin_ns) {
 Saver::Saver(SaveOptions options, trace::Recorder* recorder)
     : options_(std::move(options)), recorder_(recorder) {}
 
-Status Saver::begin(int64_t step, int64_t bytes) {
+Status Saver::begin(int64_t step, const SaveSize& size) {
   const int64_t start = base::now_ns();
-  Status before = wait();
-  const Status begun = begin_checkpoint(options_, step, bytes);
-  status_ = std::move(before);
+  join();
+  Status begun = begin_checkpoint(options_, step, size);
+  if (!begun.ok()) ended_.push_back({step, begun});
   begin_seconds_ = seconds_since(start);
   return begun;
 }
 
-Status Saver::save(State state, Manifest manifest, Writer writer) {
+void Saver::save(State state, Manifest manifest, Writer writer) {
   const int64_t begin = base::now_ns();
-  Status before = wait();
+  join();
   options_.writer = std::move(writer);
   std::promise<void> copied;
   copied_ = copied.get_future();
+  has_ended_ = false;
+  last_ = {.step = manifest.step};
   writer_ = std::jthread([this, state = std::move(state), manifest = std::move(manifest),
                           copied = std::move(copied)](std::stop_token stop) mutable {
     bool told = false;
     const auto report = [&] {
       if (!std::exchange(told, true)) copied.set_value();
     };
-    status_ = run(state, std::move(manifest),
-                  {.copied = report, .stop = std::move(stop), .buffer = &buffer_});
+    last_.status = run(state, std::move(manifest),
+                       {.copied = report, .stop = std::move(stop), .buffer = &buffer_});
+    has_ended_ = true;  // before a caller that waits for the copy asks how it went
     report();
   });
   times_.blocked_seconds.push_back(seconds_since(begin) + std::exchange(begin_seconds_, 0));
-  return before;
 }
 
 void Saver::wait_copied() {
@@ -55,10 +57,21 @@ void Saver::wait_copied() {
   times_.blocked_seconds.back() += seconds_since(begin);
 }
 
-Status Saver::wait() {
+void Saver::join() {
   wait_copied();
-  if (writer_.joinable()) writer_.join();
-  return std::exchange(status_, Status());
+  if (!writer_.joinable()) return;
+  writer_.join();
+  ended_.push_back(std::exchange(last_, {}));
+}
+
+std::vector<SaveOutcome> Saver::poll() {
+  if (has_ended_) join();
+  return std::exchange(ended_, {});
+}
+
+std::vector<SaveOutcome> Saver::wait() {
+  join();
+  return std::exchange(ended_, {});
 }
 
 Status Saver::run(const State& state, Manifest manifest, SaveSteps steps) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <future>
 #include <thread>
@@ -9,6 +10,12 @@
 #include "hanji/trace/recorder.h"
 
 namespace hanji::checkpoint {
+
+/// How a save ended.
+struct SaveOutcome {
+  int64_t step = 0;
+  Status status = {};
+};
 
 /// How long saves kept the training waiting, and how long they took beside it.
 struct SaveTimes {
@@ -32,21 +39,22 @@ class Saver {
   /// Waits for the disk, but not for other parts. Call wait() before to learn how it went.
   ~Saver() = default;
 
-  /// begin_checkpoint(), once the save before has ended; how that went the next save() tells.
-  Status begin(int64_t step, int64_t bytes);
+  /// begin_checkpoint(), once the save before has ended. Errors: poll() and wait() return them too.
+  Status begin(int64_t step, const SaveSize& size);
 
-  /// Begins to save `state`, the part of `writer`; it may change once wait_copied() has returned.
+  /// Begins to save `state`, the part of `writer`; it may change once wait_copied() has returned. How it
+  /// ends, poll() or wait() returns.
   ///
   /// Cost    waits for the save before.
-  /// Errors  the error of the save before, if nobody has been told yet (this save begins all the
-  ///         same). Its own, as kOutOfMemory when there is no room for the copy, are told later.
-  Status save(State state, Manifest manifest, Writer writer = {});
+  void save(State state, Manifest manifest, Writer writer = {});
 
   /// Waits until the last save has its copy, or has given up; at once if there was none.
   void wait_copied();
 
-  /// Waits until nothing is being written. Errors: that of the last save, told once.
-  Status wait();
+  /// Returns how saves have ended, each once and in their order, without waiting.
+  std::vector<SaveOutcome> poll();
+  /// Waits until nothing is being written. Result: as poll().
+  std::vector<SaveOutcome> wait();
 
   /// Of all saves so far. Order: after wait().
   const SaveTimes& times() const { return times_; }
@@ -55,12 +63,15 @@ class Saver {
 
  private:
   Status run(const State& state, Manifest manifest, SaveSteps steps);
+  void join();
 
   SaveOptions options_;
   trace::Recorder* recorder_;
   CopyBuffer buffer_;
   double begin_seconds_ = 0;  // Of begin(), part of the save that follows.
-  Status status_;             // The writer's until it is joined.
+  SaveOutcome last_;          // The writer's until has_ended_.
+  std::atomic<bool> has_ended_ = false;
+  std::vector<SaveOutcome> ended_;  // Not yet returned.
   SaveTimes times_;
   std::future<void> copied_;
   std::jthread writer_;  // Last, so that it is joined before what it uses goes.

@@ -19,10 +19,10 @@ TEST(Saver, SavesTheStateAsItWasUntilItWasCopied) {
   const TestState before(1);
   TestState state(1);
   Saver saver({.folder = temporary.path()});
-  ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+  saver.save(state.state(), {.step = 1});
   saver.wait_copied();
   for (std::byte& byte : state.first_bytes()) byte = std::byte{0};  // Training goes on.
-  ASSERT_TRUE(saver.wait().ok());
+  ASSERT_TRUE(saver.wait().back().status.ok());
   const auto loaded = load_checkpoint(temporary.path());
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_TRUE(holds(*loaded, before));
@@ -34,11 +34,11 @@ TEST(Saver, WithASmallCopySavesTheSameAndHoldsTheUpdateUntilTheLastOfItIsCopied)
     const TestState before(3);
     TestState state(3);
     Saver saver({.folder = temporary.path(), .copy_bytes = copy_bytes});
-    ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+    saver.save(state.state(), {.step = 1});
     saver.wait_copied();
     EXPECT_EQ(saver.copy_bytes(), copy_bytes);
     for (std::byte& byte : state.first_bytes()) byte = std::byte{0};
-    ASSERT_TRUE(saver.wait().ok());
+    ASSERT_TRUE(saver.wait().back().status.ok());
     EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), before)) << copy_bytes;
   }
 }
@@ -52,9 +52,9 @@ TEST(Saver, SavesOneAfterTheOther) {
     saved.model[0].read = [state, read = saved.model[0].read](int64_t first, auto to) {
       read(first, to);
     };
-    ASSERT_TRUE(saver.save(std::move(saved), {.step = step}).ok());
+    saver.save(std::move(saved), {.step = step});
   }
-  ASSERT_TRUE(saver.wait().ok());
+  ASSERT_TRUE(saver.wait().back().status.ok());
   EXPECT_EQ(saver.times().blocked_seconds.size(), 5u);
   EXPECT_EQ(saver.times().written_seconds.size(), 5u);
   EXPECT_GT(saver.times().blocked_seconds.back(), 0);
@@ -65,34 +65,47 @@ TEST(Saver, SavesOneAfterTheOther) {
 TEST(Saver, EndsItsSaveWhenItGoes) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState state(4);
-  { ASSERT_TRUE(Saver({.folder = temporary.path()}).save(state.state(), {.step = 9}).ok()); }
+  { Saver({.folder = temporary.path()}).save(state.state(), {.step = 9}); }
   EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), state));
 }
 
-TEST(Saver, TellsAnErrorOnceAtTheNextCall) {
+TEST(Saver, TellsAnErrorOnce) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   const std::filesystem::path folder = temporary.path() / "checkpoints";
   internal::write_bytes(folder, "a file is in the way");
   const TestState state(1);
   Saver saver({.folder = folder});
-  ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
-  EXPECT_THAT(saver.wait().message(), HasSubstr("checkpoints"));
-  EXPECT_TRUE(saver.wait().ok());
+  saver.save(state.state(), {.step = 1});
+  const auto ended = saver.wait();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].step, 1);
+  EXPECT_THAT(ended[0].status.message(), HasSubstr("checkpoints"));
+  EXPECT_TRUE(saver.wait().empty());
 
   std::filesystem::remove(folder);
-  ASSERT_TRUE(saver.save(state.state(), {.step = 3}).ok());
-  ASSERT_TRUE(saver.wait().ok());
+  saver.save(state.state(), {.step = 3});
+  ASSERT_TRUE(saver.wait().back().status.ok());
   EXPECT_TRUE(holds(*load_checkpoint(folder), state));
 }
 
-TEST(Saver, ReportsTheFailureBeforeAndSavesAllTheSame) {
+TEST(Saver, ReportsTheStepOfAFailureAndSavesTheNextAllTheSame) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState state(1);
   Saver saver({.folder = temporary.path()});
-  ASSERT_TRUE(saver.save(state.state(), {.step = -1}).ok());  // Refused by the writer.
-  const Status before = saver.save(state.state(), {.step = 7});
-  EXPECT_EQ(before.code(), Code::kInvalidArgument);
-  EXPECT_TRUE(saver.wait().ok());
+  saver.save(state.state(), {.step = -1});  // Refused by the writer,
+  saver.wait_copied();
+  const auto failed = saver.poll();  // and known as soon as the training may go on.
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].step, -1);
+  EXPECT_EQ(failed[0].status.code(), Code::kInvalidArgument);
+  saver.save(state.state(), {.step = -2});
+  saver.save(state.state(), {.step = 7});
+  const auto ended = saver.wait();
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended[0].step, -2);
+  EXPECT_FALSE(ended[0].status.ok());
+  EXPECT_EQ(ended[1].step, 7);
+  EXPECT_TRUE(ended[1].status.ok());
   EXPECT_EQ(load_checkpoint(temporary.path())->manifest.step, 7);
 }
 
@@ -105,8 +118,8 @@ TEST(Saver, RecordsTheCopyAndTheWriting) {
   auto recorder = trace::Recorder::format({static_cast<std::byte*>(at), memory.size() - 64}, 0, 1);
   const TestState state(1);
   Saver saver({.folder = temporary.path()}, &recorder);
-  ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
-  ASSERT_TRUE(saver.wait().ok());
+  saver.save(state.state(), {.step = 1});
+  ASSERT_TRUE(saver.wait().back().status.ok());
   const auto events = recorder.events();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(recorder.name(events[0].name), "checkpoint copy");

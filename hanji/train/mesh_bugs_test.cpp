@@ -158,7 +158,7 @@ void go_on_from_saved(Job& job, const std::filesystem::path& folder) {
   checkpoint::SaveOptions options{.folder = folder, .copy_bytes = 1000};
   options.writer.num_parts = own.num_parts;
   if (job.group.rank() == 0) {
-    base::throw_if_error(checkpoint::begin_checkpoint(options, 1, 0));
+    base::throw_if_error(checkpoint::begin_checkpoint(options, 1, {}));
   }
   comm::barrier(job.group, {.label = "begun"});
   if (own.part) {

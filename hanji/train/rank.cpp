@@ -31,6 +31,7 @@
 #include "hanji/train/meet.h"
 #include "hanji/train/pair_picture.h"
 #include "hanji/train/run_folder.h"
+#include "hanji/train/save_log.h"
 #include "hanji/train/state.h"
 #include "hanji/train/summary.h"
 
@@ -74,6 +75,7 @@ class RankRun {
     if (is_first()) {
       log_.emplace(RunLog::open(options_.out, plan_, first_step, options_.output).or_throw());
     }
+    watch_saves(job, first_step);
     LoopOutcome outcome = run_loop(
         job, {.plan = plan_,
               .dataset = dataset_,
@@ -82,7 +84,11 @@ class RankRun {
               .log = log_ ? &*log_ : nullptr,
               .first_step = first_step,
               .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); },
-              .before_update = [&] { saver_.wait_copied(); }});
+              .before_update =
+                  [&] {
+                    saver_.wait_copied();
+                    save_log_->add(saver_.poll());
+                  }});
     add_history(job, outcome);
     finish(job, outcome);
     return {.stop_signal = outcome.stop_signal};
@@ -139,7 +145,7 @@ class RankRun {
     }
     if (without.empty()) return;
     throw Error(base::invalid_argument(fmt::format(
-        "{} on {} hosts share one checkpoint, but ranks {} do not see {} of rank 0; give --out a "
+        "{} on {} share one checkpoint, but ranks {} do not see {} of rank 0; give --out a "
         "folder that all hosts share",
         parts, world_.num_nodes(), fmt::join(without, ", "), path.string())));
   }
@@ -224,28 +230,32 @@ class RankRun {
     checkpoint::Manifest manifest{.step = steps_done};
     if (*own.part == 0) manifest = describe_state(plan_, dataset_, steps_done);
     if (validation_loss > 0) manifest.validation_loss = validation_loss;
-    const Status before =
-        saver_.save(state_to_save(job), std::move(manifest),
-                    {.part = *own.part, .num_parts = own.num_parts, .record = place()});
-    if (is_first()) warn_of(before, steps_done);  // of all parts
+    saver_.save(state_to_save(job), std::move(manifest),
+                {.part = *own.part, .num_parts = own.num_parts, .record = place()});
   }
 
   /// Makes room for parts that several ranks write. Collective.
   bool begin_save(const Job& job, int64_t steps_done) {
     at::Tensor begun = at::empty({1}, at::kLong);
     if (is_first()) {
-      const Status status = saver_.begin(steps_done, state_bytes(job));
-      warn_of(status, steps_done);
-      begun[0] = status.ok() ? 1 : 0;
+      begun[0] = saver_.begin(steps_done, size_of_state(job)).ok() ? 1 : 0;
     }
     comm::broadcast(begun, 0, world_.group(), {.label = "checkpoint"}).wait();
     return begun.item<int64_t>() == 1;
   }
 
-  /// The older checkpoints are still there, and the next save is the next try.
-  void warn_of(const Status& status, int64_t steps_done) {
-    if (status.ok()) return;
-    log_->warning(steps_done, "a checkpoint was not saved: " + status.message());
+  /// The first rank warns, of all parts; a full disk is known before the first step.
+  void watch_saves(const Job& job, int64_t first_step) {
+    save_log_.emplace(
+        [this](int64_t step, const std::string& what) {
+          if (is_first()) log_->warning(step, what);
+        },
+        first_step);
+    if (!is_first()) return;
+    checkpoint::SaveOptions options = save_options_of(plan_.config, options_.out);
+    options.writer.num_parts = own_state(job).num_parts;
+    const Status room = checkpoint::check_room(options_.out, options, size_of_state(job));
+    if (!room.ok()) log_->warning(first_step, "no checkpoint can be saved now: " + room.message());
   }
 
   checkpoint::WriterRecord place() const {
@@ -264,7 +274,7 @@ class RankRun {
   }
 
   void finish(Job& job, const LoopOutcome& outcome) {
-    base::throw_if_error(saver_.wait());
+    base::throw_if_error(save_log_->finish(saver_.wait()));
     if (world_.recorder()) {
       const std::filesystem::path folder = trace_folder(outcome);
       base::throw_if_error(base::make_directories(folder));
@@ -294,6 +304,7 @@ class RankRun {
            .skew_ns = skews,
            .memory = memory,
            .saves = saver_.times(),
+           .num_failed_saves = save_log_->num_failed(),
            .history = log_->history()});
     }
     show_result(job);
@@ -393,6 +404,7 @@ class RankRun {
   std::optional<base::FolderLock> lock_;
   checkpoint::Saver saver_;
   std::optional<RunLog> log_;
+  std::optional<SaveLog> save_log_;
 };
 
 }  // namespace

@@ -259,7 +259,7 @@ class SeededBugs : public testing::Test {
     const auto save = [&](Job& job, const StepInputs& inputs) {
       if (inputs.number != 0) return;
       checkpoint::SaveOptions options{.folder = folder, .copy_bytes = 1000};
-      base::throw_if_error(checkpoint::begin_checkpoint(options, 1, 0));
+      base::throw_if_error(checkpoint::begin_checkpoint(options, 1, {}));
       base::throw_if_error(checkpoint::save_checkpoint(options, state_to_save(job), {.step = 1}));
     };
     ObservedParts parts;

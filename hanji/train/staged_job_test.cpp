@@ -118,7 +118,7 @@ class StagedJob : public testing::Test {
     const OwnState own = own_state(job);
     options.writer.num_parts = own.num_parts;
     if (group.rank() == 0) {
-      base::throw_if_error(checkpoint::begin_checkpoint(options, kStagedSteps, 0));
+      base::throw_if_error(checkpoint::begin_checkpoint(options, kStagedSteps, {}));
     }
     comm::barrier(group, {.label = "begun"});
     if (!own.part) return;

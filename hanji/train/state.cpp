@@ -315,15 +315,16 @@ checkpoint::State state_to_save(const Job& job) {
   return {parts_of(pieces.model), parts_of(pieces.optimizer)};
 }
 
-int64_t state_bytes(const Job& job) {
+checkpoint::SaveSize size_of_state(const Job& job) {
   const JobView view = view_of_stages(job);
-  int64_t bytes = 0;
+  checkpoint::SaveSize size;
   for (const auto* tensors : {&view.parameters, &view.buffers, &view.optimizer}) {
+    size.num_tensors += std::ssize(*tensors);
     for (const StateTensor& one : *tensors) {
-      bytes += *checkpoint::dense_bytes(checkpoint::dtype_of(one.tensor), one.whole_shape());
+      size.bytes += *checkpoint::dense_bytes(checkpoint::dtype_of(one.tensor), one.whole_shape());
     }
   }
-  return bytes;
+  return size;
 }
 
 checkpoint::StateHashes hashes_of(const Job& job) {

@@ -41,8 +41,8 @@ OwnState own_state(const Job& job);
 /// buffers and "step", the number of updates. Empty on a rank whose part another rank saves.
 checkpoint::State state_to_save(const Job& job);
 
-/// The bytes of all ranks' parts.
-int64_t state_bytes(const Job& job);
+/// All ranks' parts together.
+checkpoint::SaveSize size_of_state(const Job& job);
 
 /// Hashes of parameters and buffers, and of these and the optimizer's state; equal to state_hash() of
 /// a checkpoint of the job.

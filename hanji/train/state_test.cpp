@@ -95,14 +95,14 @@ std::string trained_and_saved(const StateCase& of, const std::filesystem::path& 
                    .before_update = [] {}});
     comm::barrier(world.group(), {.label = "trained"});
     const checkpoint::State state = state_to_save(job);
-    saved[world.rank()] = {state.num_bytes(), state_bytes(job)};
+    saved[world.rank()] = {state.num_bytes(), size_of_state(job).bytes};
     const OwnState own = own_state(job);
     checkpoint::SaveOptions options{.folder = folder, .copy_bytes = 1000};
     options.writer.num_parts = own.num_parts;
     const std::string own_hash = hashes_of(job).state;
     if (world.rank() == 0) {
       hash = own_hash;
-      base::throw_if_error(checkpoint::begin_checkpoint(options, kSavedSteps, 0));
+      base::throw_if_error(checkpoint::begin_checkpoint(options, kSavedSteps, {}));
     }
     comm::barrier(world.group(), {.label = "begun"});
     if (!own.part) return;

@@ -60,7 +60,8 @@ base::Json saving_json(const Measurement& run) {
   const auto& blocked = run.saves.blocked_seconds;
   const double step = run.timings.step_median;
   base::Json json;
-  json["saves"] = blocked.size();
+  json["saves"] = run.saves.written_seconds.size();
+  json["failed_saves"] = run.num_failed_saves;
   json["blocked_seconds_median"] = median_of(blocked);
   json["blocked_seconds_max"] =
       blocked.empty() ? 0.0 : *std::max_element(blocked.begin(), blocked.end());

@@ -29,7 +29,8 @@ struct Measurement {
   std::vector<plan::MemoryLine>
       memory;  ///< Of each category of the plan the most that a rank counted.
   const checkpoint::SaveTimes& saves;  ///< Of rank 0, which writes them.
-  const History& history;              ///< Of the steps before the resumption.
+  int64_t num_failed_saves = 0;
+  const History& history;  ///< Of the steps before the resumption.
 };
 
 /// The results of a run, as JSON and as text.

@@ -34,7 +34,7 @@ inline void save_parts(const Job& job, int64_t steps, const std::filesystem::pat
   checkpoint::SaveOptions options{.folder = folder, .copy_bytes = 1000};
   options.writer.num_parts = own.num_parts;
   if (job.group.rank() == 0) {
-    base::throw_if_error(checkpoint::begin_checkpoint(options, steps, 0));
+    base::throw_if_error(checkpoint::begin_checkpoint(options, steps, {}));
   }
   comm::barrier(job.group, {.label = "begun"});
   if (own.part) {

@@ -129,6 +129,41 @@ TEST(TrainModel, StableStateIsOneForAnyRanksAndStrategy) {
   }
 }
 
+/// Trains five steps and saves after each; a file is in the way of the first three checkpoints. The output.
+std::string trained_past_failed_saves(int ranks, plan::Sharding data,
+                                      const std::filesystem::path& out) {
+  std::string text;
+  TrainOptions options{.config = config_of(out)};
+  options.config.train.steps = 5;
+  options.config.train.log_every = 1;
+  options.config.checkpoint.every = 1;
+  options.config.parallel.data = data;
+  options.write = [&](std::string_view line) {
+    text += line;
+    const std::filesystem::path folder = out / "checkpoints";
+    const bool begins = line.find("step 1/5") != line.npos;
+    if (begins || line.find("step 4/5") != line.npos) std::filesystem::remove_all(folder);
+    if (begins) base::throw_if_error(base::write_file_atomic(folder, "in the way"));
+  };
+  const base::Json summary = trained(ranks, options);
+  EXPECT_EQ(summary["checkpoint"]["failed_saves"], 3);
+  EXPECT_EQ(summary["checkpoint"]["saves"], 2);
+  return text;
+}
+
+TEST(TrainModel, ASaveThatFailsIsWarnedOfOnceByItsStepAndTheRunGoesOn) {
+  const test::TemporaryFolder folder;
+  for (const auto data : {plan::Sharding::kReplicas, plan::Sharding::kZero1}) {
+    const std::string text =
+        trained_past_failed_saves(2, data, folder.path() / std::string(name_of(data)));
+    const size_t warned = text.find("step 1  warning: saving the checkpoint failed (none is there");
+    EXPECT_LT(warned, text.find("step 2/5")) << text;
+    EXPECT_EQ(text.find("warning: saving", warned + 30), text.npos) << text;
+    EXPECT_THAT(text, HasSubstr("step 4  warning: checkpoints are saved again; 3 saves since step "
+                                "1 failed"));
+  }
+}
+
 TEST(TrainModel, ASavedRunGoesOnToTheSameBitsOnOtherRanks) {
   const test::TemporaryFolder folder;
   const base::Json whole = trained(1, {.config = config_of(folder.path() / "whole")});
