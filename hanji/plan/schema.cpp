@@ -198,8 +198,8 @@ std::vector<Key> optimizer_keys() {
           {1e-16, 1e6})),
       real(HANJI_KEY(train.clip, "Maximum norm of all gradients. 0: no clipping."), {0, 1e9}),
       choice(HANJI_KEY(train.nan,
-                       "If a loss or gradient is not finite: stop, or skip the step, on "
-                       "all ranks.")),
+                       "If a loss or gradient is not finite, or no target of a step is valid: "
+                       "stop, or skip the step, on all ranks.")),
   };
 }
 

@@ -35,7 +35,9 @@ Sums sums_of(layers::Model& model, layers::Flow flow, const layers::Batch& batch
 }
 
 Evaluation means_of(std::span<const double> sums) {
-  return {.loss = sums[0] / sums[1], .metric = sums[2] / sums[1]};
+  return {.loss = sums[0] / sums[1],
+          .metric = sums[2] / sums[1],
+          .num_targets = static_cast<int64_t>(sums[1])};
 }
 
 /// Stages are at different micro-batches, so that ranks that share batches read as many at once as there

@@ -34,7 +34,9 @@ void remember(const Json& line, History& history) {
   if (is_resumption(line)) {
     history.resumptions.push_back({.step = integer(line, "step"), .ranks = ranks});
   } else if (line.contains("loss")) {
-    history.train_loss = number(line, "loss");
+    const bool has_targets = integer(line, "valid_targets") != 0;
+    if (has_targets) history.train_loss = number(line, "loss");
+    if (!has_targets) ++history.num_without_targets;
     history.logged.push_back({.step = number(line, "step_seconds"),
                               .data = number(line, "data_seconds"),
                               .calls = calls_of(line),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/units.h"
 #include "hanji/comm/heap.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/data/batch.h"
@@ -16,6 +17,7 @@
 #include "hanji/train/evaluate.h"
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/shared_batches.h"
+#include "hanji/train/skip_reason.h"
 
 namespace hanji::train {
 namespace {
@@ -210,7 +212,7 @@ class Loop {
   void account(const StepResult& result, const StepSeconds& seconds) {
     if (outcome_.seconds.empty()) outcome_.first_step_end_ns = base::now_ns();
     outcome_.seconds.push_back(seconds);
-    outcome_.train_loss = result.loss;
+    if (result.num_targets > 0) outcome_.train_loss = result.loss;
     ++outcome_.steps_done;
     if (!result.updated) refuse_or_skip(result);
     outcome_.stop_signal = result.stop_signal;
@@ -229,11 +231,19 @@ class Loop {
 
   void refuse_or_skip(const StepResult& result) {
     ++outcome_.num_skipped;
-    if (config().nan == plan::NanPolicy::kSkip) return;
-    throw Error(base::invalid_argument(fmt::format(
-        "step {}: loss {} and gradient norm {} are not both finite on any rank; lower "
-        "train.learning_rate = {}, or set train.nan = skip to leave such steps out",
-        outcome_.steps_done, result.loss, result.gradient_norm, config().learning_rate)));
+    if (config().nan == plan::NanPolicy::kStop) {
+      throw Error(skip_reason({.steps_done = outcome_.steps_done,
+                               .loss = result.loss,
+                               .gradient_norm = result.gradient_norm,
+                               .num_targets = result.num_targets},
+                              config()));
+    }
+    if (result.num_targets > 0) return;
+    if (++outcome_.num_without_targets == 1 && inputs_.log) {
+      inputs_.log->warning(outcome_.steps_done,
+                           "no target of this step is valid: it is left out, as train.nan = skip "
+                           "asks for; further ones are counted in the summary");
+    }
   }
 
   void evaluate_now() {
@@ -268,6 +278,7 @@ class Loop {
          .reading = {.workers = plan.config.data.workers, .prefetch = plan.config.data.prefetch},
          .holds_stages = holds_stages,
          .tree = tree ? &*tree : nullptr});
+    if (found.num_targets == 0) return warn_of_no_targets(samples);
     outcome_.validation_loss = found.loss;
     outcome_.validation_metric = found.metric;
     if (inputs_.log) {
@@ -275,6 +286,16 @@ class Loop {
           outcome_.steps_done, found.loss,
           {.name = std::string(job_.model->metric_name()), .value = found.metric});
     }
+  }
+
+  /// The loss of the evaluation before stays.
+  void warn_of_no_targets(int64_t samples) {
+    if (!inputs_.log || std::exchange(told_of_evaluation_, true)) return;
+    inputs_.log->warning(
+        outcome_.steps_done,
+        fmt::format("no target of {} is valid (the loss ignores or masks all of them): there "
+                    "is no validation loss",
+                    base::counted(samples, "validation sample")));
   }
 
   /// Stable: the leaves are micro-batches of one grain, the last of which may be shorter.
@@ -298,6 +319,7 @@ class Loop {
   bool reads_pages_ = false;
   std::optional<data::Prefetcher> prefetcher_;
   data::ReadingTime read_, read_before_;  // so far, and before this step
+  bool told_of_evaluation_ = false;       // without valid targets
   LoopOutcome outcome_;
 };
 

@@ -40,8 +40,9 @@ struct StepSeconds {
 
 struct LoopOutcome {
   int64_t steps_done = 0;
-  int64_t num_skipped = 0;  ///< Steps without an update (train.nan = skip).
-  double train_loss = 0;    ///< Of the last step.
+  int64_t num_skipped = 0;          ///< Steps without an update (train.nan = skip),
+  int64_t num_without_targets = 0;  ///< and those of them without a valid target.
+  double train_loss = 0;            ///< Of the last step with a valid target.
   double validation_loss = 0;
   double validation_metric = 0;  ///< Of Model::metric_name(), if it has one.
   int stop_signal = 0;           ///< The signal that ended the run early, or 0.
@@ -57,8 +58,7 @@ struct LoopOutcome {
 /// signal, all ranks stop after the same step.
 ///
 /// Order   collective.
-/// Errors  throws as the step; kInvalidArgument when loss or gradient is not finite and
-///         train.nan = stop.
+/// Errors  throws as the step; skip_reason() of a step, if train.nan = stop.
 LoopOutcome run_loop(Job& job, const LoopInputs& inputs);
 
 }  // namespace hanji::train

@@ -1,7 +1,6 @@
 #include "hanji/train/one_process.h"
 
 #include <ATen/ops/zeros.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
+#include "hanji/train/skip_reason.h"
 
 namespace hanji::train {
 namespace {
@@ -180,10 +180,12 @@ StepTotals OneProcess::step(Observer& observer) {
                           .gradient_norm = gradient_norm() / all.num_targets};
   const bool finite = std::isfinite(totals.loss) && std::isfinite(totals.gradient_norm);
   if (!finite && train.nan == plan::NanPolicy::kStop) {
-    throw Error(base::invalid_argument(fmt::format(
-        "step {} of the one process: loss {} and gradient norm {} are not both finite; lower "
-        "train.learning_rate = {}, or set train.nan = skip",
-        step_ + 1, totals.loss, totals.gradient_norm, train.learning_rate)));
+    throw Error(skip_reason({.steps_done = step_ + 1,
+                             .loss = totals.loss,
+                             .gradient_norm = totals.gradient_norm,
+                             .num_targets = static_cast<int64_t>(all.num_targets)},
+                            train)
+                    .at("the one process"));
   }
   if (finite) {
     observer.summed(view().gradients);

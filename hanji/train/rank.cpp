@@ -209,7 +209,10 @@ class RankRun {
     outcome.num_skipped = outcome.steps_done - job.strategy->state().num_updates;
     if (!log_) return;
     const History& history = log_->history();
-    if (outcome.seconds.empty()) outcome.train_loss = history.train_loss;
+    if (std::ssize(outcome.seconds) == outcome.num_without_targets) {
+      outcome.train_loss = history.train_loss;
+    }
+    outcome.num_without_targets += history.num_without_targets;
     if (outcome.validation_loss == 0) {
       outcome.validation_loss = history.validation_loss;
       outcome.validation_metric = history.validation_metric;

@@ -56,14 +56,17 @@ void RunLog::step(const StepRecord& record) {
     line.add("exposed_transfer_seconds", record.calls->exposed_transfer);
     line.add("skew_seconds", record.calls->skew);
   }
+  if (record.num_targets == 0) line.add("valid_targets", int64_t{0});
   line.add("memory_bytes", record.memory_bytes);
   line.add("ranks", ranks_);
   write_line(record.step, line.take());
 
   tend_board(record.step);
-  scalar("train/loss", record.step, record.loss);
   scalar("train/learning_rate", record.step, record.learning_rate);
-  scalar("train/gradient_norm", record.step, record.gradient_norm);
+  if (record.num_targets > 0) {
+    scalar("train/loss", record.step, record.loss);
+    scalar("train/gradient_norm", record.step, record.gradient_norm);
+  }
   scalar("speed/" + targets_ + "_per_second", record.step, targets_per_second);
   if (record.calls) {
     scalar("speed/exposed_transfer_seconds", record.step, record.calls->exposed_transfer);
@@ -96,9 +99,11 @@ std::string shares_of_calls(const StepRecord& record) {
 
 std::string RunLog::progress_line(const StepRecord& record) const {
   const double targets_per_second = static_cast<double>(record.num_targets) / record.step_seconds;
+  const std::string loss =
+      record.num_targets > 0 ? fmt::format("loss {:.4f}", record.loss) : "no valid target";
   return fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  {} {}/s  {:.1f} GF/s  {}  {}ETA {}", record.step,
-      std::to_string(steps_).size(), steps_, record.loss,
+      "step {:>{}}/{}  {}  {} {}/s  {:.1f} GF/s  {}  {}ETA {}", record.step,
+      std::to_string(steps_).size(), steps_, loss,
       base::format_count(static_cast<int64_t>(targets_per_second)), targets_,
       targets_per_second * flops_per_target_ / 1e9, base::format_bytes(record.memory_bytes),
       shares_of_calls(record),

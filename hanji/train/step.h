@@ -27,7 +27,7 @@ struct StepResult {
   double loss = 0;           ///< Mean over all valid targets of the global batch, in nats.
   int64_t num_targets = 0;   ///< Valid ones of the global batch.
   double gradient_norm = 0;  ///< Before clipping, of the mean loss.
-  bool updated = false;      ///< False if loss or gradient was not finite: nothing has changed.
+  bool updated = false;      ///< False if there is a skip_reason(): nothing has changed.
   int stop_signal = 0;       ///< SIGINT or SIGTERM: a rank received it; save and stop.
 };
 

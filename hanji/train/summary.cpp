@@ -73,10 +73,23 @@ base::Json saving_json(const Measurement& run) {
 std::string saving_text(const Measurement& run) {
   if (run.saves.blocked_seconds.empty()) return "";
   const double blocked = median_of(run.saves.blocked_seconds);
+  const std::string failed =
+      run.num_failed_saves == 0
+          ? ""
+          : fmt::format(" ({} failed)", base::counted(run.num_failed_saves, "save"));
+  return fmt::format("{}{}: a step waited {} for each, and the disk took {} beside it\n",
+                     base::counted(std::ssize(run.saves.written_seconds), "checkpoint"), failed,
+                     base::format_seconds(blocked),
+                     base::format_seconds(median_of(run.saves.written_seconds)));
+}
+
+std::string skipped_text(const LoopOutcome& outcome) {
+  if (outcome.num_skipped == 0) return "";
   return fmt::format(
-      "{} checkpoint{}: a step waited {} for each, and the disk took {} beside it\n",
-      run.saves.blocked_seconds.size(), run.saves.blocked_seconds.size() == 1 ? "" : "s",
-      base::format_seconds(blocked), base::format_seconds(median_of(run.saves.written_seconds)));
+      "{} changed nothing, as train.nan = skip asks for: {} without a valid target, {} with a "
+      "loss or gradient that is not finite\n",
+      base::counted(outcome.num_skipped, "step"), outcome.num_without_targets,
+      outcome.num_skipped - outcome.num_without_targets);
 }
 
 /// Of samples that are not only copied.
@@ -151,6 +164,7 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
   json["peak_bytes_per_rank"] = *measured.peak_bytes_per_rank;
   json["peak_bytes"] = run.peak_bytes;
   json["skipped_steps"] = run.outcome.num_skipped;
+  json["steps_without_targets"] = run.outcome.num_without_targets;
   json["checkpoint"] = saving_json(run);
   json["resumed"] = resumptions_json(plan, run.history);
   json["plan"] = base::parse_json(plan::to_json(plan)).or_throw();
@@ -201,7 +215,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
       skew_text(plan.mesh, run) + reading_text(plan, run) + saving_text(run) +
-      losses_text(plan, dataset, run, bigrams, baseline);
+      skipped_text(run.outcome) + losses_text(plan, dataset, run, bigrams, baseline);
   return summary;
 }
 

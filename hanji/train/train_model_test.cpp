@@ -9,6 +9,7 @@
 #include <torch/nn/options/batchnorm.h>
 
 #include <atomic>
+#include <set>
 #include <stdexcept>
 
 #include "hanji/base/exception.h"
@@ -16,6 +17,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
 #include "hanji/compute/apply.h"
+#include "hanji/data/loader.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/report/certificate.h"
@@ -31,6 +33,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 using torch::nn::BatchNorm1d;
 using torch::nn::Linear;
@@ -127,6 +130,72 @@ TEST(TrainModel, StableStateIsOneForAnyRanksAndStrategy) {
       EXPECT_EQ(summary["ranks"], ranks);
     }
   }
+}
+
+/// Products of which the loss masks those of a run's second step and the whole validation.
+class MaskedProducts : public Products {
+ public:
+  explicit MaskedProducts(const plan::TrainConfig& train) {
+    const auto loader = data::Loader::create({.seed = static_cast<uint64_t>(train.seed),
+                                              .num_samples = num_train(),
+                                              .global_batch = train.global_batch,
+                                              .share = {0, train.global_batch},
+                                              .micro_batch = train.global_batch})
+                            .or_throw();
+    for (const data::EpochSample& one : loader.at(1, {0, train.global_batch})) {
+      masked_.insert(one.index);
+    }
+  }
+  Status read(data::Part part, int64_t index, layers::Batch& batch, int64_t row) const override {
+    if (Status status = Products::read(part, index, batch, row); !status.ok()) return status;
+    if (part == data::Part::kValidation || masked_.contains(index)) {
+      batch.targets[row].fill_(kMasked);
+    }
+    return {};
+  }
+  static constexpr float kMasked = 7;
+
+ private:
+  std::set<int64_t> masked_;
+};
+
+layers::LossSum masked_error(const at::Tensor& output, const at::Tensor& targets) {
+  const at::Tensor valid = targets.ne(MaskedProducts::kMasked);
+  return {((output - targets) * valid).square().sum(), valid.sum().item<int64_t>()};
+}
+
+TEST(TrainModel, AStepWithoutAValidTargetIsLeftOutAndCountedOrEndsTheRunByName) {
+  const test::TemporaryFolder folder;
+  const MaskedProducts source(config_of("").train);
+  std::string hash;
+  for (const auto [ranks, data] :
+       {std::pair(1, plan::Sharding::kReplicas), std::pair(2, plan::Sharding::kReplicas),
+        std::pair(3, plan::Sharding::kZero3)}) {
+    const auto out = folder.path() / fmt::format("{}{}", ranks, name_of(data));
+    TrainOptions options{.config = config_of(out)};
+    options.config.parallel.data = data;
+    options.config.train.nan = plan::NanPolicy::kSkip;
+    std::string text;
+    options.write = [&](std::string_view line) { text += line; };
+    test::run_ranks(ranks, [&](world::World& world) {
+      train_model(world, make_blocks, masked_error, source, options);
+    });
+    const base::Json summary = summary_of(out);
+    EXPECT_EQ(summary["steps_without_targets"], 1);
+    EXPECT_EQ(summary["skipped_steps"], 1);
+    EXPECT_GT(summary["train_loss"], 0);
+    if (hash.empty()) hash = summary["state_sha256"];
+    EXPECT_EQ(summary["state_sha256"], hash);
+    EXPECT_THAT(text, AllOf(HasSubstr("step 2  warning: no target of this step is valid"),
+                            HasSubstr("warning: no target of 10 validation samples is valid"),
+                            HasSubstr("1 step changed nothing"), Not(HasSubstr("loss nan")),
+                            Not(HasSubstr("loss -nan"))));
+  }
+  TrainOptions stopping{.config = config_of(folder.path() / "stops")};
+  test::run_ranks(2, [&](world::World& world) {
+    EXPECT_THAT([&] { train_model(world, make_blocks, masked_error, source, stopping); },
+                ThrowsMessage<std::exception>(HasSubstr("no target of its 24 samples is valid")));
+  });
 }
 
 /// Trains five steps and saves after each; a file is in the way of the first three checkpoints. The output.

@@ -229,6 +229,16 @@ TEST(DataParallelWeights, WeighTheRanks) {
   });
 }
 
+TEST(DataParallelWeights, AreRefusedWhereTheyAreZeroOnAllRanks) {
+  run_ranks(2, [](world::World& world) {
+    Net net;
+    auto replicas = data_parallel(net, world.group(), {.average = Average::kWeighted});
+    replicas.set_weight(0);
+    EXPECT_THAT([&] { net.first->weight.sum().backward(); },
+                testing::ThrowsMessage<std::exception>(HasSubstr("weights of all ranks are 0")));
+  });
+}
+
 TEST(DataParallelWeights, AreRefusedWithoutAWeightedAverage) {
   run_ranks(1, [](world::World& world) {
     Net net;

@@ -442,6 +442,11 @@ double Gradients::divisor() {
     }
     total_weight_ = total.item<double>();
   }
+  if (total_weight_ == 0.0) {
+    refuse_use(
+        "the weights of all ranks are 0 in this step, as where no target of any rank is valid, and "
+        "there is no average; leave out backward() and the update on all ranks");
+  }
   return total_weight_.value_or(1);
 }
 
