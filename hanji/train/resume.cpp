@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <set>
 
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/checkpoint/folder.h"
 #include "hanji/checkpoint/load.h"
-#include "hanji/data/source.h"
+#include "hanji/data/samples.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/resume.h"
 #include "hanji/train/prepare.h"
 
@@ -90,6 +94,90 @@ Status check_steps(const SavedRun& saved, const plan::Config& config) {
                   config.train.steps, saved.steps_done));
 }
 
+/// What a run recognises its data by.
+struct DataIdentity {
+  std::string name;
+  std::optional<data::Vocabulary> vocabulary;
+  uint64_t checksum = 0;
+  int64_t num_tokens = 0;  ///< 0: no tokens.
+};
+
+std::set<std::string> characters_of(const data::Vocabulary& vocabulary) {
+  std::set<std::string> all;
+  for (int64_t id = 0; id < vocabulary.size(); ++id) all.insert(vocabulary.decode({&id, 1}));
+  return all;
+}
+
+/// "\"x\", \"y\" and 3 more": what `some` has beside `others`.
+std::string beside(const std::set<std::string>& some, const std::set<std::string>& others) {
+  constexpr size_t kShown = 5;
+  std::vector<std::string> found;
+  std::ranges::set_difference(some, others, std::back_inserter(found));
+  if (found.empty()) return "none";
+  const size_t shown = std::min(found.size(), kShown);
+  std::string text;
+  for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + base::json_quote(found[i]);
+  return found.size() == shown ? text : fmt::format("{} and {} more", text, found.size() - shown);
+}
+
+/// What the data are now, and what they were; empty for the same.
+Result<std::string> difference(const base::Json& job, const DataIdentity& now) {
+  const auto vocabulary = job.find("vocabulary");
+  if (vocabulary != job.end() && vocabulary->is_null() != !now.vocabulary) {
+    return fmt::format("the run has learned from {}", now.vocabulary ? "token ids" : "a text");
+  }
+  if (vocabulary != job.end() && now.vocabulary) {
+    HANJI_ASSIGN_OR_RETURN(const auto saved, data::Vocabulary::from_json(base::dump(*vocabulary)));
+    if (saved != *now.vocabulary) {
+      const auto here = characters_of(*now.vocabulary), before = characters_of(saved);
+      return fmt::format("its alphabet has {}, the run's {}; new: {}; gone: {}",
+                         base::counted(std::ssize(here), "character"), before.size(),
+                         beside(here, before), beside(before, here));
+    }
+  }
+  const auto checksum = job.find("text_checksum");
+  if (checksum == job.end() || !checksum->is_number_unsigned()) return std::string();
+  const auto saved = checksum->get<uint64_t>();
+  if (saved == now.checksum) return std::string();
+  const auto tokens = job.find("num_tokens");
+  std::string counts;
+  if (now.num_tokens > 0 && tokens != job.end() && tokens->is_number_integer()) {
+    counts = fmt::format("it has {}, the run's had {}; ", base::counted(now.num_tokens, "token"),
+                         tokens->get<int64_t>());
+  }
+  return fmt::format("{}its checksum is {:016x}, that of the run's {:016x}", counts, now.checksum,
+                     saved);
+}
+
+Status check_facts(const std::string& job, const DataIdentity& now) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(job));
+  HANJI_ASSIGN_OR_RETURN(const std::string what, difference(json, now));
+  if (what.empty()) return {};
+  const bool are_tokens = now.num_tokens > 0;
+  const std::string_view key = !are_tokens ? "" : now.vocabulary ? "data.text: " : "data.tokens: ";
+  return base::invalid_argument(fmt::format(
+      "{}{} is not what the saved run has learned from, or has changed: {}; go on with the same "
+      "data{}, or begin a new run in another --out",
+      key, now.name, what, are_tokens ? " (--text or --tokens names it)" : ""));
+}
+
+/// Data that cannot be opened as the saved run would may have changed, which is then the reason.
+Result<Dataset> open_same_data(const SavedRun& saved, const plan::Config& config) {
+  auto dataset = open_dataset(config);
+  if (dataset.ok()) {
+    HANJI_RETURN_IF_ERROR(check_same_data(saved.job, *dataset));
+    return dataset;
+  }
+  const bool are_tokens = plan::data_kind(config) == plan::DataKind::kTokens;
+  if (!are_tokens || !config.data.files.empty()) return dataset;
+  HANJI_ASSIGN_OR_RETURN(const DataSource source, open_source(config.data));
+  HANJI_RETURN_IF_ERROR(check_facts(saved.job, {.name = source.name,
+                                                .vocabulary = source.vocabulary,
+                                                .checksum = source.tokens.checksum(),
+                                                .num_tokens = source.tokens.num_tokens()}));
+  return dataset;
+}
+
 }  // namespace
 
 Result<std::optional<SavedRun>> find_saved_run(const fs::path& out) {
@@ -114,10 +202,10 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   if (own) {
     workload = *own;
   } else {
-    HANJI_ASSIGN_OR_RETURN(workload.dataset, open_dataset(config));
+    HANJI_ASSIGN_OR_RETURN(workload.dataset, open_same_data(saved, config));
   }
   const Dataset& dataset = workload.dataset;
-  HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
+  if (own) HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
   HANJI_ASSIGN_OR_RETURN(plan::PlanInputs inputs, inputs_for(saved, config));
   inputs.data = dataset.facts();
   HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(config, workload));
@@ -143,25 +231,11 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
 }
 
 Status check_same_data(const std::string& job, const Dataset& dataset) {
-  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(job));
-  const std::string hint = std::string("; a run goes on with the data it has learned from") +
-                           (dataset.tokens ? ": name it with --text or --tokens" : "");
-  const auto vocabulary = json.find("vocabulary");
-  const std::string now = dataset.vocabulary ? dataset.vocabulary->to_json() : "null";
-  if (vocabulary != json.end() && vocabulary->dump() != base::parse_json(now).or_throw().dump()) {
-    return base::invalid_argument(fmt::format(
-        "data.vocabulary: {} has {} tokens here, the saved run knew {}others{}", dataset.name,
-        dataset.num_ids, vocabulary->is_null() ? "no text, only " : "", hint));
-  }
-  const auto checksum = json.find("text_checksum");
-  const uint64_t mine = dataset.samples->checksum();
-  if (checksum == json.end() || !checksum->is_number_unsigned()) return {};
-  if (const auto saved = checksum->get<uint64_t>(); saved != mine) {
-    return base::invalid_argument(
-        fmt::format("{}{} has checksum {:016x} here and {:016x} in the saved run{}",
-                    dataset.tokens ? "data.text: " : "", dataset.name, mine, saved, hint));
-  }
-  return {};
+  return check_facts(job,
+                     {.name = dataset.name,
+                      .vocabulary = dataset.vocabulary,
+                      .checksum = dataset.samples->checksum(),
+                      .num_tokens = dataset.tokens ? dataset.tokens->tokens().num_tokens() : 0});
 }
 
 }  // namespace hanji::train

@@ -7,14 +7,16 @@
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/json.h"
 #include "hanji/checkpoint/save.h"
-#include "hanji/data/source.h"
+#include "hanji/data/samples.h"
 #include "hanji/test/temporary_folder.h"
 
 namespace hanji::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class FindSavedRun : public testing::Test {
  protected:
@@ -68,8 +70,9 @@ class CheckSameData : public testing::Test {
   static std::string job_of(const Dataset& dataset) {
     base::Json job;
     job["text_checksum"] = dataset.samples->checksum();
+    job["num_tokens"] = dataset.tokens->tokens().num_tokens();
     job["vocabulary"] = base::parse_json(dataset.vocabulary->to_json()).or_throw();
-    return job.dump();
+    return base::dump(job);
   }
   static std::string repeated(const std::string& word) {
     std::string all;
@@ -84,12 +87,29 @@ TEST_F(CheckSameData, TakesTheSameBytesUnderAnotherName) {
   EXPECT_TRUE(check_same_data(job, open(text("b", repeated("abcab ")))).ok());
 }
 
-TEST_F(CheckSameData, RefusesAChangedTextAndAnotherVocabulary) {
+TEST_F(CheckSameData, SaysWhatHasChanged) {
   const std::string job = job_of(open(text("a", repeated("abcab "))));
   EXPECT_THAT(check_same_data(job, open(text("b", repeated("abcba ")))).message(),
-              HasSubstr("has checksum"));
-  EXPECT_THAT(check_same_data(job, open(text("c", repeated("xyzxy ")))).message(),
-              HasSubstr("data.vocabulary"));
+              HasSubstr("has changed: it has 600 tokens, the run's had 600; its checksum is"));
+  EXPECT_THAT(check_same_data(job, open(text("c", repeated("abz ")))).message(),
+              HasSubstr("alphabet has 4 characters, the run's 4; new: \"z\"; gone: \"c\"; go on"));
+  EXPECT_THAT(check_same_data(job, open(text("d", repeated("abcdefghi ")))).message(),
+              HasSubstr("new: \"d\", \"e\", \"f\", \"g\", \"h\" and 1 more; gone: none"));
+}
+
+/// The reason is the text, not the vocabulary that was chosen for it or what is too short now.
+TEST_F(CheckSameData, AChangedTextIsTheReasonThatItsModelDoesNotFit) {
+  const fs::path path = text("a", repeated("abcab "));
+  SavedRun saved{.plan = {}, .job = job_of(open(path))};
+  saved.plan.config.model = {.layers = 1, .heads = 1, .width = 8, .block = 8, .vocabulary = 4};
+  saved.plan.config.data.text = path.string();
+  const plan::LoadedConfig asked{.config = saved.plan.config};
+  for (const std::string& changed : {repeated("abcd "), std::string("abc ")}) {
+    text("a", changed);
+    EXPECT_THAT(plan_resumed(saved, asked).status().message(),
+                AllOf(HasSubstr("has changed: it"), Not(HasSubstr("set model."))))
+        << changed;
+  }
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include "hanji/base/version.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/broadcast.h"
-#include "hanji/data/source.h"
+#include "hanji/data/samples.h"
 #include "hanji/layers/model.h"
 #include "hanji/layout/part.h"
 
@@ -356,6 +356,7 @@ checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& datas
   job["seed"] = plan.config.train.seed;
   job["grain"] = plan.config.train.grain;
   job["text_checksum"] = dataset.samples->checksum();
+  if (dataset.tokens) job["num_tokens"] = dataset.tokens->tokens().num_tokens();
   job["vocabulary"] = dataset.vocabulary
                           ? base::parse_json(dataset.vocabulary->to_json()).or_throw()
                           : base::Json();
