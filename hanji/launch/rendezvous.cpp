@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,8 @@
 #include <utility>
 
 #include "hanji/base/checksum.h"
+#include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/launch/internal/meeting.h"
 
@@ -55,15 +58,43 @@ Result<shm::Endpoints> host_meeting(const std::filesystem::path& path, const Ran
   return endpoints_of_host(*segment, identity, meeting.pidfds());
 }
 
+// The socket's name while it is made is its pid's, up to ".4194304" for ".sock".
+constexpr size_t kDraftBytes = 3;
+
+/// The folder where ranks meet, and what names it.
+struct MeetingFolder {
+  std::filesystem::path path;
+  base::Variable variable = base::Variable::kTmpDir;
+};
+
+MeetingFolder meeting_folder(const Lookup& lookup) {
+  std::error_code error;
+  const std::filesystem::path runtime = lookup(base::Variable::kXdgRuntimeDir).value_or("");
+  if (!runtime.empty() && std::filesystem::is_directory(runtime, error)) {
+    return {runtime / "hanji", base::Variable::kXdgRuntimeDir};
+  }
+  std::string temporary = lookup(base::Variable::kTmpDir).value_or("");
+  if (temporary.empty()) temporary = "/tmp";
+  return {std::filesystem::path(temporary) / fmt::format("hanji-{}", ::geteuid())};
+}
+
 }  // namespace
 
 std::filesystem::path meeting_directory(const Lookup& lookup) {
-  std::error_code error;
-  const std::filesystem::path runtime = lookup(base::Variable::kXdgRuntimeDir).value_or("");
-  if (!runtime.empty() && std::filesystem::is_directory(runtime, error)) return runtime / "hanji";
-  std::string temporary = lookup(base::Variable::kTmpDir).value_or("");
-  if (temporary.empty()) temporary = "/tmp";
-  return std::filesystem::path(temporary) / fmt::format("hanji-{}", ::geteuid());
+  return meeting_folder(lookup).path;
+}
+
+Status check_meeting_path(const std::filesystem::path& path, const Lookup& lookup) {
+  const size_t most = sizeof(sockaddr_un::sun_path) - 1;
+  const size_t length = path.native().size() + kDraftBytes;
+  if (length <= most) return {};
+  const base::VariableSpec& named = base::spec_of(meeting_folder(lookup).variable);
+  const std::string value = lookup(meeting_folder(lookup).variable).value_or("");
+  return base::invalid_argument(fmt::format(
+      "{} is a path of {}, {}: the socket in it where the ranks of this host meet would have {} "
+      "bytes, and the path of a Unix socket has at most {}; set {} to a shorter path",
+      named.name, base::counted(std::ssize(value), "byte"), base::json_quote(value), length, most,
+      named.name));
 }
 
 std::filesystem::path meeting_path(const std::filesystem::path& directory,
@@ -87,6 +118,7 @@ Result<shm::Endpoints> meet(const Identity& identity, const MeetOptions& options
   const auto deadline = base::Deadline::after(options.deadline);
   const auto path =
       meeting_path(options.directory.empty() ? meeting_directory() : options.directory, identity);
+  if (options.directory.empty()) HANJI_RETURN_IF_ERROR(check_meeting_path(path));
   const RankHello hello = hello_of(identity, segment_options);
   auto endpoints = identity.local_rank == 0
                        ? host_meeting(path, hello, identity, segment_options, deadline)

@@ -23,6 +23,10 @@ std::filesystem::path meeting_directory(const Lookup& lookup = base::read);
 std::filesystem::path meeting_path(const std::filesystem::path& directory,
                                    const Identity& identity);
 
+/// Errors  kInvalidArgument, naming the variable that the folder comes from, for a path that is longer than
+///         that of a Unix socket may be.
+Status check_meeting_path(const std::filesystem::path& path, const Lookup& lookup = base::read);
+
 /// Brings together ranks that a launcher without knowledge of hanji has started on this host.
 ///
 /// Local rank 0 makes the segment and hands it, with everybody's pidfds, to the others over a Unix

@@ -226,5 +226,24 @@ TEST(MeetingDirectory, IsUnderTheRuntimeFolderIfThatExists) {
             "/tmp/hanji-" + std::to_string(::geteuid()));
 }
 
+TEST(MeetingDirectory, ThatIsTooLongForASocketIsRefusedByItsVariable) {
+  const std::string short_enough(40, 'x');
+  for (const int more : {0, 60}) {
+    const std::string folder = "/" + short_enough + std::string(more, 'y');
+    const auto lookup = [&](base::Variable variable) {
+      return variable == base::Variable::kTmpDir ? std::optional(folder) : std::nullopt;
+    };
+    const auto path = meeting_path(meeting_directory(lookup), {.job_id = "job"});
+    const bool is_long = more == 60;
+    const Status status = check_meeting_path(path, lookup);
+    EXPECT_EQ(status.ok(), !is_long) << status.message();
+    if (is_long) {
+      EXPECT_THAT(status.message(),
+                  testing::AllOf(testing::HasSubstr("TMPDIR is a path of 101 bytes"),
+                                 testing::HasSubstr("has at most 107; set TMPDIR to a shorter")));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hanji::launch
