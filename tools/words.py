@@ -37,6 +37,7 @@ NAMES = [
     ("hanji/parallel/", r"(?:un)?seal(?:ed|s|_all)?|near_|NearShard|begin_gather", "reshard, secondary_shard_, SecondaryShard, begin_unshard"),
     (ANYWHERE, r"story_of|words_of|take_news", "describe, to_string, poll"),
     (ANYWHERE, r"look_at_hearts|leave_the_word_to_the_launcher", "check_heartbeats, wait_for_launcher_report"),
+    (ANYWHERE, r"error_handler_t", "base::dump, which keeps bytes that are no UTF-8"),
 ]
 # (expression, what to write)
 PHRASES = [
@@ -50,6 +51,10 @@ PHRASES = [
     (r"compute(?:d|s)? again", "recomputed"),
     (r"memory banks?", "NUMA node"),
 ]
+
+# Folders whose messages have counts of these: "{} ranks" would be "1 ranks" of one.
+COUNTING = ("hanji/cli/", "hanji/plan/", "hanji/report/", "hanji/train/")
+COUNTED = re.compile(r"\{\} (ranks|tokens|steps|samples|hosts|layers|heads|stages|threads|residues)\b")
 
 
 def compiled():
@@ -66,6 +71,8 @@ def mistakes_of(path, text, names, phrases):
         for folder, name, now in names:
             for found in name.findall(code) if path.startswith(folder) else []:
                 yield f"{path}:{number}: '{found}' is called {now}"
+        for found in COUNTED.findall(line) if is_code and path.startswith(COUNTING) else []:
+            yield f"{path}:{number}: for '{{}} {found}' write base::counted(n, \"{found[:-1]}\")"
         for phrase, now in phrases:
             for found in phrase.findall(line):
                 yield f"{path}:{number}: for '{found}' write: {now}"

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/checkpoint/folder.h"
 
 namespace hanji::checkpoint {
@@ -47,9 +48,8 @@ Result<Manifest> open_manifest(const fs::path& folder) {
     kinds.insert(kind_of_file(file.name));
   }
   if (names.size() == manifest->files.size() && kinds.size() == 2) return manifest;
-  return base::corrupt(
-      fmt::format("{}: it lists {} files, not one or more of model and of optimizer", path.native(),
-                  manifest->files.size()));
+  return base::corrupt(fmt::format("{}: it lists {}, not one or more of model and of optimizer",
+                                   path.native(), base::counted(manifest->files.size(), "file")));
 }
 
 /// Refuses a tensor of which an element is in none or in two of the files.
@@ -127,8 +127,8 @@ Status none_is_good(const fs::path& folder, const std::vector<Status>& refused) 
   }
   std::string reasons;
   for (const Status& status : refused) reasons += "\n  " + status.message();
-  return base::corrupt(fmt::format("{}: none of {} checkpoints is good:{}", folder.native(),
-                                   refused.size(), reasons));
+  return base::corrupt(fmt::format("{}: none of {} is good:{}", folder.native(),
+                                   base::counted(refused.size(), "checkpoint"), reasons));
 }
 
 }  // namespace

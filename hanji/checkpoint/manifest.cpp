@@ -8,6 +8,7 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 
 // The text is one JSON object whose last member is written apart, so that the checksum covers every
 // byte before it, white space too:
@@ -331,7 +332,8 @@ Status verify(const FileRecord& record, const SafetensorsFile& file, Check check
   }
   const size_t num_tensors = file.tensors().size() + file.foreign().size();
   if (num_tensors != record.tensors.size()) {
-    return refuse(fmt::format("{} tensors, {} were saved", num_tensors, record.tensors.size()));
+    return refuse(fmt::format("{}, {} were saved", base::counted(num_tensors, "tensor"),
+                              record.tensors.size()));
   }
   if (!file.foreign().empty()) {
     const ForeignTensor& one = file.foreign().front();

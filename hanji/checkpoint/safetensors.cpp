@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 
 // Layout: u64 N, then N bytes of JSON padded with spaces so that the data begins at a multiple of
 // 8, then the tensors back to back. {"__metadata__": {...}, "name": {"dtype": "F32", "shape": [2],
@@ -92,9 +93,9 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
   HANJI_RETURN_IF_ERROR(check_tensors(tensors));
   const auto [header, data_bytes] = header_of(tensors, metadata);
   if (header.size() > kMaxHeaderBytes || tensors.size() > kMaxTensors) {
-    return base::invalid_argument(
-        fmt::format("{} tensors need a header of {} bytes; a file holds {} and {}", tensors.size(),
-                    header.size(), kMaxTensors, kMaxHeaderBytes));
+    return base::invalid_argument(fmt::format(
+        "{} need a header of {} bytes; a file holds {} and {}",
+        base::counted(tensors.size(), "tensor"), header.size(), kMaxTensors, kMaxHeaderBytes));
   }
   HANJI_ASSIGN_OR_RETURN(base::OutputFile file,
                          base::OutputFile::open(path, base::OutputFile::Mode::kNew));

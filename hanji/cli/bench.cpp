@@ -43,11 +43,11 @@ class Bench {
   }
 
   std::string heading() const {
-    return fmt::format(
-        "# {} ranks on {} usable cores, {}, last cache {}; GB = 10^9 B; {}\n# pred: {}\n",
-        wish_.ranks, machine_.usable_cores, machine_.cpu_model,
-        base::format_bytes(sides_.cache_bytes),
-        "%lim: share of the speed at which the ranks update memory of their own", sides_.prices);
+    return fmt::format("# {} on {} usable cores, {}, last cache {}; GB = 10^9 B; {}\n# pred: {}\n",
+                       base::counted(wish_.ranks, "rank"), machine_.usable_cores,
+                       machine_.cpu_model, base::format_bytes(sides_.cache_bytes),
+                       "%lim: share of the speed at which the ranks update memory of their own",
+                       sides_.prices);
   }
 
  private:

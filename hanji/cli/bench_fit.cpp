@@ -79,8 +79,8 @@ int bench_fit(const BenchFitOptions& options) {
     return 0;
   }
   const cost::FittedCosts& costs = fit.stored.costs;
-  std::cout << fmt::format("costs of {} ranks on {} processors, {}: {}\n", ranks, costs.processors,
-                           fit.stored.stamp.placement, machine.cpu_model)
+  std::cout << fmt::format("costs of {} on {} processors, {}: {}\n", base::counted(ranks, "rank"),
+                           costs.processors, fit.stored.stamp.placement, machine.cpu_model)
             << common_text(costs) << levels_text(costs) << residuals_text(fit)
             << fmt::format("\nstored in {}\n", cost::costs_file(folder, ranks).string())
             << std::flush;

@@ -132,10 +132,10 @@ std::string show_text(const Checkpoint& one) {
   for (const checkpoint::FileRecord& file : manifest.files) {
     if (one.files.size() > 2) line(file.name.c_str(), describe(file.writer));
   }
-  text += fmt::format("model: {} tensors, {}\n", one.model.size(),
+  text += fmt::format("model: {}, {}\n", base::counted(one.model.size(), "tensor"),
                       base::format_bytes(bytes_of(one.model)));
   text += lines_of(one.model);
-  return text + fmt::format("optimizer: {} tensors, {}\n", one.optimizer.size(),
+  return text + fmt::format("optimizer: {}, {}\n", base::counted(one.optimizer.size(), "tensor"),
                             base::format_bytes(bytes_of(one.optimizer)));
 }
 
@@ -201,8 +201,9 @@ std::string diff_text(const std::vector<Difference>& differences) {
   for (const Difference& one : differences) {
     text += fmt::format("{:<44} {}", one.tensor, name_of(one.kind));
     if (one.kind == DifferenceKind::kValues) {
-      text += fmt::format(": {} elements, the first at {}, at most {:.3g} apart", one.num_elements,
-                          one.first_element, one.largest);
+      text +=
+          fmt::format(": {}, the first at {}, at most {:.3g} apart",
+                      base::counted(one.num_elements, "element"), one.first_element, one.largest);
       // Integers have none.
       if (one.largest_ulps != 0) text += fmt::format(" ({:.3g} ulps)", one.largest_ulps);
     }

@@ -77,8 +77,8 @@ void read_size(const CollectiveOptions& given, FlagReader& reader, cost::Questio
   question.bytes = *size;
   const int64_t most = schedule::max_count(question.ranks);
   if (!has_shares(question.routine) && *size > most) {
-    reader.refuse(fmt::format("the size is {}; of {} ranks it is at most {}", given.bytes,
-                              question.ranks, base::format_bytes(most)));
+    reader.refuse(fmt::format("the size is {}; of {} it is at most {}", given.bytes,
+                              base::counted(question.ranks, "rank"), base::format_bytes(most)));
   }
 }
 
@@ -113,8 +113,8 @@ void read_hosts(const CollectiveOptions& given, FlagReader& reader, cost::Questi
   reader.in_range("--ranks-per-host", given.ranks_per_host, 1, question.ranks,
                   question.ranks_per_host);
   if (question.ranks % question.ranks_per_host == 0) return;
-  reader.refuse(fmt::format("--ranks-per-host is {}, which does not divide {} ranks",
-                            given.ranks_per_host, question.ranks));
+  reader.refuse(fmt::format("--ranks-per-host is {}, which does not divide {}",
+                            given.ranks_per_host, base::counted(question.ranks, "rank")));
 }
 
 Result<schedule::Algorithm> find_algorithm(Routine routine, const std::string& name) {

@@ -198,8 +198,9 @@ std::string rate_row(const std::string& name, const std::optional<double>& rate)
 
 std::string rates_text(const std::string& file, const data::FileRates& rates) {
   const auto bytes = static_cast<int64_t>(rates.sample_bytes);
-  std::string text = fmt::format("{}: {} samples of {}; samples per second, warm unless said\n\n",
-                                 file, rates.num_samples, base::format_bytes(bytes));
+  std::string text =
+      fmt::format("{}: {} of {}; samples per second, warm unless said\n\n", file,
+                  base::counted(rates.num_samples, "sample"), base::format_bytes(bytes));
   text += fmt::format("{:<44}{:>10}  {}/s\n", "read all bytes, in memory, 1 thread",
                       base::format_count(static_cast<int64_t>(rates.read)),
                       base::format_bytes(static_cast<int64_t>(rates.read * rates.sample_bytes)));
@@ -209,8 +210,10 @@ std::string rates_text(const std::string& file, const data::FileRates& rates) {
   for (const plan::SamplePart& part : rates.parts) {
     text += fmt::format("  {:<42}{:>8.0f} %\n", part.name, 100 * *rates.made * part.seconds);
   }
-  text += rate_row(fmt::format("load batches, {} threads", rates.threads), rates.loaded);
-  text += rate_row(fmt::format("load batches, {} threads, cold", rates.threads), rates.cold_loaded);
+  text += rate_row(fmt::format("load batches, {}", base::counted(rates.threads, "thread")),
+                   rates.loaded);
+  text += rate_row(fmt::format("load batches, {}, cold", base::counted(rates.threads, "thread")),
+                   rates.cold_loaded);
   text += rate_row("read from the disk past the kernel's cache", rates.cold_read);
   if (!rates.why_not_cold.empty()) text += "cold: not measured: " + rates.why_not_cold + "\n";
   if (const auto times = rates.times_decode()) {

@@ -7,6 +7,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
@@ -89,7 +90,8 @@ std::string explain(const ExplainOptions& options) {
                        fmt::join(order.ranks.ranks, ", "), base::dump(source));
   }
   std::string text = report::to_text(picture);
-  if (drawn < question.ranks) text += fmt::format("({} of {} ranks)\n", drawn, question.ranks);
+  if (drawn < question.ranks)
+    text += fmt::format("({} of {})\n", drawn, base::counted(question.ranks, "rank"));
   text += "\n" + report::to_text(cost);
   if (!source.empty()) text += "\nprices: " + source + "\n";
   if (!order.where.empty()) {

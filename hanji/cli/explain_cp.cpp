@@ -6,6 +6,7 @@
 
 #include "hanji/base/limits.h"
 #include "hanji/base/status.h"
+#include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
@@ -41,9 +42,9 @@ layout::ContextAttention attention_of(const CpOptions& options) {
   }
   if (attention.tokens < attention.ranks) {
     mistakes.add(
-        fmt::format("--tokens is {} for {} ranks, each of which has one or more; set --ranks {} or "
+        fmt::format("--tokens is {} for {}, each of which has one or more; set --ranks {} or "
                     "less",
-                    attention.tokens, attention.ranks, attention.tokens));
+                    attention.tokens, base::counted(attention.ranks, "rank"), attention.tokens));
   }
   if (const int bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
     mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));

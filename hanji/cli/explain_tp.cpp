@@ -114,9 +114,9 @@ std::string explain(const TpOptions& options) {
                           ? host_links(options)
                           : network_links(options.bandwidth, options.latency, options.ranks);
   base::Json json = base::Json::array();
-  std::string text =
-      fmt::format("{} ranks, {} tokens, {} bytes per element; forward and backward together\n\n",
-                  options.ranks, options.rows, options.element_bytes);
+  std::string text = fmt::format("{}, {}, {} bytes per element; forward and backward together\n\n",
+                                 base::counted(options.ranks, "rank"),
+                                 base::counted(options.rows, "token"), options.element_bytes);
   for (const cost::LinearRegion& region : regions) {
     const auto costs =
         cost::compare_moved(region, options.ranks, options.element_bytes, links.seconds_of);

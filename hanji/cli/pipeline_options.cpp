@@ -74,10 +74,10 @@ std::vector<StageSeconds> stage_times(const std::string& times, const PipelineSc
   for (const std::string_view part : base::split(times, ',')) parts.push_back(parse_times(part));
   const auto given = static_cast<int64_t>(parts.size());
   if (given != 1 && given != schedule.shape.num_ranks) {
-    throw Error(
-        base::invalid_argument(fmt::format("--times has {} entries for {} ranks; give one, or one "
-                                           "per rank",
-                                           given, schedule.shape.num_ranks)));
+    throw Error(base::invalid_argument(
+        fmt::format("--times has {} entries for {}; give one, or one "
+                    "per rank",
+                    given, base::counted(schedule.shape.num_ranks, "rank"))));
   }
   std::vector<StageSeconds> stages;
   const int64_t count = schedule.num_stages();

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/network.h"
 #include "hanji/plan/shard_plan.h"
 
@@ -197,8 +198,8 @@ Status check(const CapacityQuery& query) {
   refuse(ranks.servers < 1, fmt::format("--servers {} is below 1", ranks.servers));
   refuse(query.micro_batch < 1, fmt::format("--micro-batch {} is below 1", query.micro_batch));
   refuse(ranks.hybrid_ranks < 1 || (ranks.ranks > 0 && ranks.ranks % ranks.hybrid_ranks != 0),
-         fmt::format("{} ranks cannot be cut into groups of --fsdp {}", ranks.ranks,
-                     ranks.hybrid_ranks));
+         fmt::format("{} cannot be cut into groups of --fsdp {}",
+                     base::counted(ranks.ranks, "rank"), ranks.hybrid_ranks));
   double bytes = 0;
   for (const LayerFacts& layer : facts_of(query).layers) {
     const double of_sample = static_cast<double>(layer.kept.per_sample + layer.backward.per_sample);

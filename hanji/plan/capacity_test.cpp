@@ -84,7 +84,7 @@ TEST(Capacity, SevenBillionDoNotFitOneH100AndItSaysWhatWould) {
   }
   const std::string text = describe(query);
   EXPECT_THAT(text, AllOf(HasSubstr("112 GB = 16 bytes"), HasSubstr("states only"), HasSubstr("no"),
-                          HasSubstr("more than the 80000000000 there are"), HasSubstr("3. "),
+                          HasSubstr("more than the 80.00 GB there are"), HasSubstr("3. "),
                           HasSubstr("must")));
 }
 

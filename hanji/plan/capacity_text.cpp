@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/capacity.h"
 #include "hanji/plan/cheapest_changes.h"
 #include "hanji/plan/memory_bars.h"
@@ -17,6 +18,11 @@ constexpr const char* kNotInTrain = "not in hanji train yet";
 std::string gigabytes(int64_t bytes) {
   const double value = static_cast<double>(bytes) / 1e9;
   return fmt::format("{:.{}f}", value, value < 100 ? 2 : value < 10000 ? 1 : 0);
+}
+
+// What is less than a hundredth of a gigabyte is told exactly.
+std::string with_unit(int64_t bytes) {
+  return bytes < 10'000'000 ? base::counted(bytes, "byte") : gigabytes(bytes) + " GB";
 }
 
 double flops_per_sample(const NamedModel& model) {
@@ -86,7 +92,8 @@ std::string cut_words(const CapacityQuery& query) {
     text += fmt::format("{} {} {}", text.empty() ? "" : ",", name_of(sharding),
                         gigabytes(std::llround(states.sum())));
   }
-  return fmt::format("           cut among {} ranks:{} GB each\n", query.ranks.ranks, text);
+  return fmt::format("           cut among {}:{} GB each\n",
+                     base::counted(query.ranks.ranks, "rank"), text);
 }
 
 std::string device_words(const CapacityQuery& query) {
@@ -179,10 +186,10 @@ std::string verdict(const CapacityQuery& query, const std::vector<Capacity>& all
   const int64_t needed = total_bytes(query.device.shares_host ? plain.host : plain.rank);
   std::string text = fmt::format("yes: it fits with {}\n", fitting);
   if (!plain.fits) {
-    text =
-        fmt::format("{}: with ddp a {} needs {} bytes,\n           {} more than the {} there are\n",
-                    fitting.empty() ? "no" : "no, as it is", unit, needed,
-                    needed - query.device.memory_bytes, query.device.memory_bytes);
+    text = fmt::format("{}: with ddp a {} needs {},\n           {} more than the {} there are\n",
+                       fitting.empty() ? "no" : "no, as it is", unit, with_unit(needed),
+                       with_unit(needed - query.device.memory_bytes),
+                       with_unit(query.device.memory_bytes));
     if (!fitting.empty()) text += fmt::format("           it fits with {}\n", fitting);
   }
   if (plain.fits) return "\nverdict    " + text;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/train_limits.h"
@@ -16,10 +17,11 @@ namespace {
 void check_data_size(const PlanInputs& inputs, std::vector<Contradiction>& found) {
   const Config& config = inputs.config;
   if (config.model.vocabulary != kAuto && config.model.vocabulary < inputs.data.vocabulary) {
-    found.push_back({{"model.vocabulary"},
-                     fmt::format("model.vocabulary is {}, but the data has {} tokens",
-                                 config.model.vocabulary, inputs.data.vocabulary),
-                     "set model.vocabulary = \"auto\""});
+    found.push_back(
+        {{"model.vocabulary"},
+         fmt::format("model.vocabulary is {}, but the data has {}", config.model.vocabulary,
+                     base::counted(inputs.data.vocabulary, "token")),
+         "set model.vocabulary = \"auto\""});
   }
   if (inputs.data.num_train_samples > 0) return;
   if (data_kind(config) == DataKind::kOwn) {
@@ -27,8 +29,8 @@ void check_data_size(const PlanInputs& inputs, std::vector<Contradiction>& found
         {{"model.preset"}, "the program's own source has no training sample", "bring more data"});
   } else {
     found.push_back({{"model.block"},
-                     fmt::format("the data has no training sample of {} tokens",
-                                 resolved(config.model).block + 1),
+                     fmt::format("the data has no training sample of {}",
+                                 base::counted(resolved(config.model).block + 1, "token")),
                      "bring more data, or set a smaller model.block"});
   }
 }
@@ -82,10 +84,10 @@ Status check_ranks_per_host(const Plan& plan) {
   if (*full <= base::kMaxRanksPerHost) return {};
   const int needed = (plan.ranks + base::kMaxRanksPerHost - 1) / base::kMaxRanksPerHost;
   return base::invalid_argument(fmt::format(
-      "host {} has {} of {} ranks, but at most {} run on one host; set run.ranks = {}, or start "
-      "them on {} hosts (hanji run --nnodes {}; hanji plan --hosts {})",
-      full - hosts.begin(), *full, plan.ranks, base::kMaxRanksPerHost,
-      std::ssize(hosts) * base::kMaxRanksPerHost, needed, needed, needed));
+      "host {} has {} of {}, but at most {} run on one host; set run.ranks = {}, or start "
+      "them on {} (hanji run --nnodes {}; hanji plan --hosts {})",
+      full - hosts.begin(), *full, base::counted(plan.ranks, "rank"), base::kMaxRanksPerHost,
+      std::ssize(hosts) * base::kMaxRanksPerHost, base::counted(needed, "host"), needed, needed));
 }
 
 /// Of `group` ranks next to each other, which in a stage of a pipeline share one host's memory: those of an
@@ -133,10 +135,10 @@ Status check_states(const Plan& plan) {
                          .stages = plan.mesh.degree("pp")};
   if (has_limit(setup, TrainLimit::kHosts)) {
     return base::unsupported(fmt::format(
-        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
-        "hosts; set parallel.data = \"zero1\", which shards the optimizer over the ranks of all "
+        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {}"
+        "; set parallel.data = \"zero1\", which shards the optimizer over the ranks of all "
         "hosts, or start all ranks on one host",
-        name_of(data), hosts.size()));
+        name_of(data), base::counted(hosts.size(), "host")));
   }
   if (has_limit(setup, TrainLimit::kEngine)) {
     return base::unsupported(
@@ -168,9 +170,9 @@ Status check_hosts(const Plan& plan) {
   const int placed = std::reduce(hosts.begin(), hosts.end());
   if (!hosts.empty() && placed != plan.ranks) {
     return base::invalid_argument(fmt::format(
-        "the hosts have {} ranks together, but the plan has {}; set run.ranks = {}, or leave it "
+        "the hosts have {} together, but the plan has {}; set run.ranks = {}, or leave it "
         "out",
-        placed, plan.ranks, placed));
+        base::counted(placed, "rank"), plan.ranks, placed));
   }
   HANJI_RETURN_IF_ERROR(check_ranks_per_host(plan));
   std::vector<Status> found;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hanji/base/units.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/layout/part.h"
 #include "hanji/plan/context.h"
@@ -69,7 +70,8 @@ void check_context_with_tp(const Config& c, Found& found) {
            fmt::format("set train.cuts.features = {}", c.train.cuts.features / tp * tp));
   } else if (!rings && model.heads / tp < cp) {
     refuse("model.heads",
-           fmt::format("leaves {} of {} heads for the ranks of cp", model.heads / tp, model.heads),
+           fmt::format("leaves {} of {} for the ranks of cp", model.heads / tp,
+                       base::counted(model.heads, "head")),
            fmt::format("set mesh.cp = {}, or parallel.context = \"ring\"", model.heads / tp));
   }
 }
@@ -91,8 +93,8 @@ void check_stable_context(const Config& c, Found& found) {
   }
   if (tokens < cp) {
     refuse("train.cuts.tokens",
-           fmt::format("computes tokens in {} blocks or more, but train.cuts.tokens is {}", cp,
-                       tokens),
+           fmt::format("computes tokens in {} or more, but train.cuts.tokens is {}",
+                       base::counted(cp, "block"), tokens),
            fmt::format("set train.cuts.tokens = {} or more, or train.bits = \"run\"", cp));
   }
   const int64_t kv_heads = std::max<int64_t>(1, model.kv_heads / c.mesh.tp);

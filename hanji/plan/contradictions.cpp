@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
@@ -123,10 +124,10 @@ void check_cuts(const Config& c, Found& found) {
                                  tokens, parts.name, parts.key, parts.count),
                      fmt::format("set train.cuts.tokens = {} or less", parts.count)});
   } else if (const int64_t block = resolved(c.model).block; tokens > 1 && tokens > block) {
-    found.push_back(
-        {{"train.cuts.tokens", "model.block"},
-         fmt::format("train.cuts.tokens is {}, but a sample has {} tokens", tokens, block),
-         fmt::format("set train.cuts.tokens = {} or less", block)});
+    found.push_back({{"train.cuts.tokens", "model.block"},
+                     fmt::format("train.cuts.tokens is {}, but a sample has {}", tokens,
+                                 base::counted(block, "token")),
+                     fmt::format("set train.cuts.tokens = {} or less", block)});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/schema.h"
@@ -70,9 +71,9 @@ void check_order(const Config& c, Found& found) {
   }
   if (c.data.workers == 0 && c.data.prefetch > 0) {
     found.push_back({{"data.prefetch", "data.workers"},
-                     fmt::format("data.prefetch is {} steps ahead, but data.workers, which read "
+                     fmt::format("data.prefetch is {} ahead, but data.workers, which read "
                                  "them, are none",
-                                 c.data.prefetch),
+                                 base::counted(c.data.prefetch, "step")),
                      "set data.workers = \"auto\", or remove data.prefetch"});
   }
   const bool is_cached = c.data.cache == FileCache::kProcess;
@@ -163,11 +164,12 @@ void check_family(const Config& c, Found& found) {
          fmt::format("remove {}", key.name)});
   }
   if (c.train.grain < family.smallest_grain) {
-    found.push_back({{"train.grain", "model.preset"},
-                     fmt::format("train.grain is {}, but model.preset = {} normalises by batches, "
-                                 "which takes grains of at least {} samples",
-                                 c.train.grain, c.model.preset, family.smallest_grain),
-                     fmt::format("set train.grain = {}", family.smallest_grain)});
+    found.push_back(
+        {{"train.grain", "model.preset"},
+         fmt::format("train.grain is {}, but model.preset = {} normalises by batches, "
+                     "which takes grains of at least {}",
+                     c.train.grain, c.model.preset, base::counted(family.smallest_grain, "sample")),
+         fmt::format("set train.grain = {}", family.smallest_grain)});
   }
   if (std::ranges::find(family.precisions, c.compute.dtype) == family.precisions.end()) {
     found.push_back({{"compute.dtype", "model.preset"},

@@ -100,10 +100,10 @@ std::string describe_order(const Plan& plan) {
   if (data.order != SampleOrder::kRandom) text += fmt::format("; order {}", name_of(data.order));
   if (!data.weights.empty()) text += fmt::format("; drawn by {} weights", plain(data.weights, 20));
   if (data.cache != FileCache::kProcess) return text;
-  return text +
-         fmt::format("; {} pages of {} in memory of the host, {}, read past the kernel's cache{}",
-                     data.pages, base::format_bytes(plan.data.page_bytes),
-                     base::format_bytes(cache_bytes(plan)), describe_pages(plan.times));
+  return text + fmt::format("; {} of {} in memory of the host, {}, read past the kernel's cache{}",
+                            base::counted(data.pages, "page"),
+                            base::format_bytes(plan.data.page_bytes),
+                            base::format_bytes(cache_bytes(plan)), describe_pages(plan.times));
 }
 
 /// The part of a step that more threads, ranks or a larger machine would have to shorten first.
@@ -123,9 +123,10 @@ std::string describe_data(const Plan& plan) {
   const DataKind kind = data_kind(plan.config);
   if (kind == DataKind::kPairs) {
     const std::string sequences =
-        has_sequences(data.pairs) ? fmt::format(" by {} sequences", data.sequences) : std::string();
-    return fmt::format("{} of {} residues{}: {} to train on and {} to validate",
-                       name_of(data.pairs), data.residues, sequences,
+        has_sequences(data.pairs) ? fmt::format(" by {}", base::counted(data.sequences, "sequence"))
+                                  : std::string();
+    return fmt::format("{} of {}{}: {} to train on and {} to validate", name_of(data.pairs),
+                       base::counted(data.residues, "residue"), sequences,
                        base::format_count(plan.data.num_train_samples),
                        base::format_count(plan.data.num_validation_samples));
   }
@@ -141,10 +142,10 @@ std::string describe_data(const Plan& plan) {
                        base::format_count(plan.data.num_train_samples),
                        base::format_count(plan.data.num_validation_samples), describe_order(plan));
   }
-  return fmt::format("{}: {} training and {} validation samples of {} tokens{}", source,
+  return fmt::format("{}: {} training and {} validation samples of {}{}", source,
                      base::format_count(plan.data.num_train_samples),
                      base::format_count(plan.data.num_validation_samples),
-                     plan.model.targets_per_sample, describe_order(plan));
+                     base::counted(plan.model.targets_per_sample, "token"), describe_order(plan));
 }
 
 /// Who reads samples, where they are not only copied.
@@ -188,15 +189,21 @@ std::string describe_axes_over_hosts(const Plan& plan) {
                      base::format_seconds(p.layer_network_seconds));
 }
 
+/// "118 MB/s", "2.31 GB/s".
+std::string describe_rate(double bytes_per_second) {
+  const double megabytes = bytes_per_second / 1e6;
+  if (megabytes < 100) return fmt::format("{:.3g} MB/s", megabytes);
+  return megabytes < 1000 ? fmt::format("{:.0f} MB/s", megabytes)
+                          : fmt::format("{:.3g} GB/s", megabytes / 1e3);
+}
+
 /// "2 hosts with 2, 2 ranks, joined at 118 MB/s and 80.0 us (measured when the ranks met)".
 std::string describe_hosts(const Plan& plan) {
   const HostLayout& hosts = plan.hosts;
-  const double megabytes = hosts.link.bytes_per_second / 1e6;
   return fmt::format(
-      "{} hosts with {} ranks, joined at {} MB/s and {} ({}){}", hosts.ranks.size(),
-      listed(hosts.ranks, ", "),
-      megabytes < 100 ? fmt::format("{:.3g}", megabytes) : fmt::format("{:.0f}", megabytes),
-      base::format_seconds(hosts.link.latency_seconds), plain(hosts.link.source, 60),
+      "{} with {}, joined at {} and {} ({}){}", base::counted(hosts.ranks.size(), "host"),
+      listed(hosts.ranks, ", ") + " ranks", describe_rate(hosts.link.bytes_per_second),
+      base::format_seconds(hosts.link.latency_seconds), plain(hosts.link.source, 80),
       describe_axes_over_hosts(plan));
 }
 
@@ -204,11 +211,13 @@ std::string describe_batch(const Plan& plan) {
   std::vector<int64_t> sizes;
   for (const DataShare& share : plan.shares) sizes.push_back(share.samples.size());
   const TrainConfig& train = plan.config.train;
-  return fmt::format("{} samples = {} {} a step; per {} {}, at most {} at once; {} steps",
-                     train.global_batch, train.global_batch * plan.model.targets_per_sample,
-                     targets_of(family_of(plan.config.model).data),
+  std::string_view target = targets_of(family_of(plan.config.model).data);
+  target.remove_suffix(1);
+  return fmt::format("{} = {} a step; per {} {}, at most {} at once; {}",
+                     base::counted(train.global_batch, "sample"),
+                     base::counted(train.global_batch * plan.model.targets_per_sample, target),
                      std::ssize(sizes) == plan.ranks ? "rank" : "data coordinate",
-                     listed(sizes, " "), plan.micro_batch, train.steps);
+                     listed(sizes, " "), plan.micro_batch, base::counted(train.steps, "step"));
 }
 
 /// "120 operations of 2 samples timed one by one, 12 ms together".
@@ -217,13 +226,15 @@ std::string describe_times(const Plan& plan) {
   const std::string together =
       base::format_seconds(times.seconds_of(static_cast<double>(times.samples)));
   if (times.residues == 0) {
-    return fmt::format("{} operations of {} samples timed one by one, {} together",
-                       times.operations.size(), times.samples, together);
+    return fmt::format("{} of {} timed one by one, {} together",
+                       base::counted(times.operations.size(), "operation"),
+                       base::counted(times.samples, "sample"), together);
   }
   return fmt::format(
-      "{} operations of {} samples, scaled by floating operations and bytes from those of {} "
-      "residues that were timed one by one: {} together",
-      times.operations.size(), times.samples, times.residues, together);
+      "{} of {}, scaled by floating operations and bytes from those of {}"
+      " that were timed one by one: {} together",
+      base::counted(times.operations.size(), "operation"), base::counted(times.samples, "sample"),
+      base::counted(times.residues, "residue"), together);
 }
 
 std::string describe_kernels(const Plan& plan) {
@@ -290,7 +301,8 @@ std::string describe_states(const Plan& plan) {
   std::string text = fmt::format("{}: {}{} sharded over {} rank{}", name_of(data),
                                  in_stages ? "of each stage, " : "", sharded_state(data),
                                  shards->ranks, shards->ranks == 1 ? "" : "s");
-  if (shards->groups > 1) text += fmt::format(" of each of {} groups", shards->groups);
+  if (shards->groups > 1)
+    text += fmt::format(" of each of {}", base::counted(shards->groups, "group"));
   const char* sharers = shards->groups > 1 ? "the ranks of a group share"
                         : in_stages        ? "these ranks share"
                                            : "all ranks share";
@@ -316,9 +328,9 @@ std::string describe_sums(const Plan& plan) {
   }
   if (c.train.bits != Bits::kStable) return text;
   const int64_t buffers = num_gradient_buffers(plan);
-  return text + fmt::format(", {} grains of {}, {} gradient buffer{}",
-                            c.train.global_batch / c.train.grain, c.train.grain, buffers,
-                            buffers == 1 ? "" : "s");
+  return text + fmt::format(", {} of {}, {} gradient buffer{}",
+                            base::counted(c.train.global_batch / c.train.grain, "grain"),
+                            c.train.grain, buffers, buffers == 1 ? "" : "s");
 }
 
 /// "each MLP moves weights: 2.1 ms for the 4096 tokens of a micro-batch; activations take 3.4 ms".
@@ -326,8 +338,9 @@ std::string describe_moves(Moves moves, const ComparedMoves& compared) {
   const bool by_rows = moves == Moves::kWeights;
   const cost::RegionCost& chosen = by_rows ? compared.weights : compared.activations;
   const cost::RegionCost& other = by_rows ? compared.activations : compared.weights;
-  return fmt::format("each MLP moves {}: {} for the {} tokens of a micro-batch; {} take {}",
-                     name_of(moves), base::format_seconds(chosen.seconds), compared.rows,
+  return fmt::format("each MLP moves {}: {} for the {} of a micro-batch; {} take {}",
+                     name_of(moves), base::format_seconds(chosen.seconds),
+                     base::counted(compared.rows, "token"),
                      name_of(by_rows ? Moves::kActivations : Moves::kWeights),
                      base::format_seconds(other.seconds));
 }
@@ -457,11 +470,12 @@ std::string describe_axial(const Plan& plan) {
   const bool sequences = has_sequences(plan.config.data.pairs);
   const TriangleWay way = plan.config.parallel.triangle;
   const auto ways = compare_triangles(plan);
-  return fmt::format("each of {} ranks has {} of {} rows of pairs,{} and all parameters; {}", ranks,
-                     rows, residues, sequences ? " its share of the sequences" : "",
+  return fmt::format("each of {} has {} of {} of pairs,{} and all parameters; {}",
+                     base::counted(ranks, "rank"), rows, base::counted(residues, "row"),
+                     sequences ? " its share of the sequences" : "",
                      ways ? describe_triangles(way, *ways)
-                          : fmt::format("triangles by {}, in {} blocks of rows", name_of(way),
-                                        plan.config.train.cuts.tokens));
+                          : fmt::format("triangles by {}, in {} of rows", name_of(way),
+                                        base::counted(plan.config.train.cuts.tokens, "block")));
 }
 
 /// "each of 2 ranks has 128 of the 256 tokens of a sample and all parameters; attention by ulysses: 1.2 ms a
@@ -473,9 +487,10 @@ std::string describe_context(const Plan& plan) {
   std::vector<int64_t> each = context_extents(plan.config);
   std::ranges::sort(each, std::greater());
   each.erase(std::unique(each.begin(), each.end()), each.end());
-  std::string text = fmt::format(
-      "each of {} ranks has {} of the {} tokens of a sample and all parameters; attention by {}",
-      ranks, fmt::join(each, " or "), tokens, name_of(way));
+  std::string text =
+      fmt::format("each of {} has {} of the {} of a sample and all parameters; attention by {}",
+                  base::counted(ranks, "rank"), fmt::join(each, " or "),
+                  base::counted(tokens, "token"), name_of(way));
   const auto costs = compare_context(plan);
   for (const ContextWay named :
        {way, way == ContextWay::kRing ? ContextWay::kUlysses : ContextWay::kRing}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/openfold_names.h"
 
@@ -86,8 +87,8 @@ void resolve_evoformer(ModelConfig& model) {
 }
 
 std::string describe_evoformer(const ModelConfig& model, int64_t classes) {
-  return fmt::format("{} blocks, pairs {} wide, {} heads, {} classes", model.layers, model.width,
-                     model.heads, classes);
+  return fmt::format("{}, pairs {} wide, {}, {} classes", base::counted(model.layers, "block"),
+                     model.width, base::counted(model.heads, "head"), classes);
 }
 
 std::vector<Contradiction> check_evoformer(const Config& config) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "hanji/base/units.h"
 #include "hanji/layout/context.h"
 #include "hanji/layout/part.h"
 #include "hanji/plan/context.h"
@@ -92,10 +93,10 @@ std::vector<Contradiction> check_sizes(const Config& config) {
   if (config.train.cuts.features > most) {
     found.push_back(
         {{"train.cuts.features", parts.key, "model.vocabulary", "model.preset"},
-         fmt::format("train.cuts.features is {}, but a block has whole heads and {} columns of the "
+         fmt::format("train.cuts.features is {}, but a block has whole heads and {} of the "
                      "vocabulary; {} is {}{}",
-                     config.train.cuts.features, kBlockColumns, parts.key, heads,
-                     has_vocabulary ? fmt::format(", the vocabulary {}", vocabulary) : ""),
+                     config.train.cuts.features, base::counted(kBlockColumns, "column"), parts.key,
+                     heads, has_vocabulary ? fmt::format(", the vocabulary {}", vocabulary) : ""),
          fmt::format("set train.cuts.features = {} or less", most)});
   }
   return found;
@@ -105,8 +106,9 @@ std::string describe_sizes(const ModelConfig& model, int64_t vocabulary) {
   const ModelSpec m = resolve_model(model);
   const std::string shared =
       m.kv_width() == m.width ? "" : fmt::format(" on {} of keys and values", m.kv_heads);
-  return fmt::format("{} layers, {} heads{}, {} wide, block {}, vocabulary {}, {} head", m.layers,
-                     m.heads, shared, m.width, m.block, vocabulary, m.tied ? "tied" : "untied");
+  return fmt::format("{}, {}{}, {} wide, block {}, vocabulary {}, {} head",
+                     base::counted(m.layers, "layer"), base::counted(m.heads, "head"), shared,
+                     m.width, m.block, vocabulary, m.tied ? "tied" : "untied");
 }
 
 /// `bytes` of so many samples are linear in them.

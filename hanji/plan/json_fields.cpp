@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/schema.h"
 
@@ -164,7 +165,7 @@ const base::Json& JsonFields::list(const char* name, size_t max_size) {
   const base::Json* value = find(name);
   if (value == nullptr) return kEmptyList;
   if (value->is_array() && value->size() <= max_size) return *value;
-  fail(name, fmt::format("is not a list of at most {} members", max_size));
+  fail(name, fmt::format("is not a list of at most {}", base::counted(max_size, "member")));
   return kEmptyList;
 }
 

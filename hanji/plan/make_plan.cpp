@@ -253,7 +253,8 @@ Status Planner::decide_micro_batch() {
     table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
   }
   return base::out_of_memory(fmt::format(
-      "each of {} ranks needs {} at micro_batch {}, but may have {}; {}{}", plan_.ranks,
+      "{} needs {} at micro_batch {}, but may have {}; {}{}",
+      plan_.ranks == 1 ? "the rank" : "each of " + base::counted(plan_.ranks, "rank"),
       base::format_bytes(charged(plan_.memory)), micro_batch, base::format_bytes(budget()),
       memory_advice(plan_, inputs_.config, inputs_.cut_axes), table));
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "hanji/base/units.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/plan/gathers.h"
 #include "hanji/plan/internal/mesh_pricer.h"
@@ -59,32 +60,36 @@ std::vector<MeshRefusal> context_refusals(const CapacityQuery& query, const Mesh
         {std::move(why), fmt::format("take {}", fmt::join(nearest, " or "))}};
   };
   if (mesh.tp > 1 && kv_heads % mesh.tp != 0) {
-    return refusal(fmt::format("tp that does not divide the {} heads, beside cp", kv_heads),
-                   layout::nearest_divisors(std::gcd(ranks, kv_heads), mesh.tp));
+    return refusal(
+        fmt::format("tp that does not divide the {}, beside cp", base::counted(kv_heads, "head")),
+        layout::nearest_divisors(std::gcd(ranks, kv_heads), mesh.tp));
   }
   const int64_t by_heads = std::min(m.heads / mesh.tp, m.block);
   const int64_t by_tokens = m.dropout == 0 ? m.block / 2 : 0;  // a ring drops no weights
   if (mesh.cp > std::max(by_heads, by_tokens)) {
-    return refusal(fmt::format("cp above the heads of a rank{}",
-                               by_tokens > 0 ? fmt::format(" and half of {} tokens", m.block) : ""),
-                   layout::nearest_divisors(ranks, mesh.cp, std::max(by_heads, by_tokens)));
+    return refusal(
+        fmt::format(
+            "cp above the heads of a rank{}",
+            by_tokens > 0 ? fmt::format(" and half of {}", base::counted(m.block, "token")) : ""),
+        layout::nearest_divisors(ranks, mesh.cp, std::max(by_heads, by_tokens)));
   }
   const int64_t ranges = mesh.cp <= by_heads ? m.block : m.block / 2;
-  return refusal(fmt::format("cp that does not divide {} tokens, beside tp", ranges),
-                 layout::nearest_divisors(std::gcd(ranks, ranges), mesh.cp));
+  return refusal(
+      fmt::format("cp that does not divide {}, beside tp", base::counted(ranges, "token")),
+      layout::nearest_divisors(std::gcd(ranks, ranges), mesh.cp));
 }
 
 std::vector<MeshRefusal> mesh_refusals(const CapacityQuery& query, const MeshConfig& mesh) {
   const ModelSpec& m = *query.model.gpt;
   std::vector<MeshRefusal> found;
-  const auto check = [&](int64_t degree, int64_t most, const char* why) {
+  const auto check = [&](const char* axis, int64_t degree, int64_t most, const char* unit) {
     if (degree <= most) return;
     const auto nearest = layout::nearest_divisors(query.ranks.ranks, degree, most);
-    found.push_back(
-        {fmt::format(fmt::runtime(why), most), fmt::format("take {}", fmt::join(nearest, " or "))});
+    found.push_back({fmt::format("{} above the {}", axis, base::counted(most, unit)),
+                     fmt::format("take {}", fmt::join(nearest, " or "))});
   };
-  check(mesh.tp, m.kv_heads > 0 ? m.kv_heads : m.heads, "tp above the {} heads");
-  check(mesh.pp, m.layers + 2, "pp above the {} layers");
+  check("tp", mesh.tp, m.kv_heads > 0 ? m.kv_heads : m.heads, "head");
+  check("pp", mesh.pp, m.layers + 2, "layer");
   if (mesh.tp <= m.heads) {
     for (MeshRefusal& one : context_refusals(query, mesh)) found.push_back(std::move(one));
   }
@@ -121,13 +126,14 @@ std::string about_meshes(const CapacityQuery& query) {
   const DeviceSpec& d = query.device;
   return fmt::format(
       "meshes     of {} on {} x {}, {} a host\n"
-      "batch      {} samples a step, micro-batches of {}\n"
+      "batch      {} a step, micro-batches of {}\n"
       "rates      products at {:.3g} TF/s ({:.0f} % of the fastest published), {:.0f} GB/s\n"
       "           within a host, {:.0f} GB/s for each rank between hosts\n"
       "train      has pp, cp and tp on CPUs, in stages cp and tp within a host; none on\n"
       "           GPUs yet\n",
       query.model.name, query.ranks.ranks, d.name,
-      std::min(query.ranks.ranks, query.ranks_per_host), query.global_batch, query.micro_batch,
+      std::min(query.ranks.ranks, query.ranks_per_host),
+      base::counted(query.global_batch, "sample"), query.micro_batch,
       d.flops * kProductShare / 1e12, 100 * kProductShare, d.link_rate * kLinkShare / 1e9,
       query.network_rate / 1e9);
 }
@@ -199,8 +205,8 @@ std::optional<std::string> product_mistake(int64_t ranks, const MeshConfig& mesh
   const int64_t product = ranks_beside_dp(mesh);
   if (product * mesh.dp == ranks) return {};
   if (ranks % product == 0) {
-    return fmt::format("the degrees make {} ranks of {}; take dp {}", product * mesh.dp, ranks,
-                       ranks / product);
+    return fmt::format("the degrees make {} of {}; take dp {}",
+                       base::counted(product * mesh.dp, "rank"), ranks, ranks / product);
   }
   const AxisKey* largest = nullptr;
   for (const AxisKey& one : kAxisKeys) {
@@ -208,8 +214,8 @@ std::optional<std::string> product_mistake(int64_t ranks, const MeshConfig& mesh
     if (largest == nullptr || mesh.*one.degree > mesh.*largest->degree) largest = &one;
   }
   const int64_t degree = mesh.*largest->degree, rest = product / degree;
-  const std::string why =
-      fmt::format("the degrees beside dp make {}, which does not divide {} ranks", product, ranks);
+  const std::string why = fmt::format("the degrees beside dp make {}, which does not divide {}",
+                                      product, base::counted(ranks, "rank"));
   if (ranks % rest != 0) return why + "; leave out one";
   return fmt::format("{}; take {} {}", why, largest->axis,
                      fmt::join(layout::nearest_divisors(ranks / rest, degree), " or "));
@@ -227,7 +233,8 @@ std::vector<std::string> mistakes_of(const CapacityQuery& query, const MeshConfi
     if (ranks % (mesh.*one.degree) == 0) continue;
     divides = false;
     wrong.push_back(
-        fmt::format("{} {} does not divide {} ranks; take {}", one.axis, mesh.*one.degree, ranks,
+        fmt::format("{} {} does not divide {}; take {}", one.axis, mesh.*one.degree,
+                    base::counted(ranks, "rank"),
                     fmt::join(layout::nearest_divisors(ranks, mesh.*one.degree), " or ")));
   }
   if (divides) {

@@ -60,8 +60,9 @@ int64_t data_coordinates(const Config& c) {
 /// "run.ranks is 8", or "run.ranks is 8, 4 data coordinates of 2" where ranks see the same samples.
 std::string counted_ranks(const Config& c) {
   const int64_t peers = ranks_per_data_coordinate(c.mesh), ranks = ranks_of(c);
-  std::string text = c.run.ranks == kAuto ? fmt::format("the mesh has {} ranks", ranks)
-                                          : fmt::format("run.ranks is {}", ranks);
+  std::string text = c.run.ranks == kAuto
+                         ? fmt::format("the mesh has {}", base::counted(ranks, "rank"))
+                         : fmt::format("run.ranks is {}", ranks);
   if (peers > 1) text += fmt::format(", {} data coordinates of {}", ranks / peers, peers);
   return text;
 }
@@ -71,8 +72,8 @@ void check_split(const Config& c, int64_t num_grains, Found& found) {
   const int64_t peers = ranks_per_data_coordinate(c.mesh);
   if (shares * peers > base::kMaxRanks) {
     found.push_back({{"train.split"},
-                     fmt::format("train.split has {} shares, but at most {} ranks run", shares,
-                                 base::kMaxRanks),
+                     fmt::format("train.split has {} shares, but at most {} run", shares,
+                                 base::counted(base::kMaxRanks, "rank")),
                      "shorten train.split"});
     return;
   }
@@ -192,16 +193,16 @@ void check_cut_model(const Config& c, Found& found) {
   };
   if (c.train.bits == Bits::kStable && c.train.cuts.features < c.mesh.tp) {
     refuse("train.bits",
-           fmt::format("train.bits = stable with {} computes features in {} blocks or more, but "
+           fmt::format("train.bits = stable with {} computes features in {} or more, but "
                        "train.cuts.features is {}",
-                       cut, c.mesh.tp, c.train.cuts.features),
+                       cut, base::counted(c.mesh.tp, "block"), c.train.cuts.features),
            fmt::format("set train.cuts.features = {} or more, or train.bits = \"run\"", c.mesh.tp));
   }
   if (c.train.bits == Bits::kStable && c.parallel.sequence && c.train.cuts.tokens < c.mesh.tp) {
     refuse("parallel.sequence",
-           fmt::format("parallel.sequence with train.bits = stable and {} computes tokens in {} "
-                       "blocks or more, but train.cuts.tokens is {}",
-                       cut, c.mesh.tp, c.train.cuts.tokens),
+           fmt::format("parallel.sequence with train.bits = stable and {} computes tokens in {}"
+                       " or more, but train.cuts.tokens is {}",
+                       cut, base::counted(c.mesh.tp, "block"), c.train.cuts.tokens),
            fmt::format("set train.cuts.tokens = {} or more, or train.bits = \"run\"", c.mesh.tp));
   }
   if (c.compute.device == Device::kCuda) {
@@ -261,16 +262,17 @@ void check_degrees(const Config& c, Found& found) {
   const int64_t ranks = ranks_of(c);
   if (product > base::kMaxRanks) {
     found.push_back({keys,
-                     fmt::format("a mesh of ({}) has more than {} ranks", fmt::join(degrees, ", "),
-                                 base::kMaxRanks),
+                     fmt::format("a mesh of ({}) has more than {}", fmt::join(degrees, ", "),
+                                 base::counted(base::kMaxRanks, "rank")),
                      "set smaller degrees"});
   } else if (ranks == kAuto) {
     check_open_degree(c, found);
   } else if (open ? ranks % product != 0 : ranks != product) {
-    found.push_back({keys,
-                     fmt::format("a mesh of ({}) {} {} ranks", fmt::join(degrees, ", "),
-                                 open ? "does not divide" : "does not have", ranks),
-                     degree_to_change(c, ranks, product)});
+    found.push_back(
+        {keys,
+         fmt::format("a mesh of ({}) {} {}", fmt::join(degrees, ", "),
+                     open ? "does not divide" : "does not have", base::counted(ranks, "rank")),
+         degree_to_change(c, ranks, product)});
   }
 }
 

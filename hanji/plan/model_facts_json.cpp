@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/facts_json.h"
 
 namespace hanji::plan {
@@ -169,8 +170,8 @@ void check_parameters(const ModelFacts& facts, JsonFields& fields) {
     elements = std::min(elements, kMaxElements) + one.elements;
     if (one.elements < 1) fields.fail("parameters", "has a member without elements");
     if (one.layer >= std::ssize(facts.layers)) {
-      fields.fail("parameters", fmt::format("has a member of layer {}, but there are {} layers",
-                                            one.layer, facts.layers.size()));
+      fields.fail("parameters", fmt::format("has a member of layer {}, but there are {}", one.layer,
+                                            base::counted(facts.layers.size(), "layer")));
     }
   }
   if (elements > kMaxElements) fields.fail("parameters", "has more than 10^13 elements");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/facts_json.h"
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/model_family.h"
@@ -78,11 +79,11 @@ ModelSpec shape_of(int64_t parameters) {
 
 std::string describe(const ModelSpec& m) {
   return fmt::format(
-      "{} layers, {} wide, {} heads,\n           blocks of {} tokens, vocabulary {} (as built "
+      "{}, {} wide, {},\n           blocks of {}, vocabulary {} (as built "
       "{:.4g} "
       "x 10^9)",
-      m.layers, m.width, m.heads, m.block, m.vocabulary,
-      static_cast<double>(m.num_parameters()) / 1e9);
+      base::counted(m.layers, "layer"), m.width, base::counted(m.heads, "head"),
+      base::counted(m.block, "token"), m.vocabulary, static_cast<double>(m.num_parameters()) / 1e9);
 }
 
 /// The sizes, and how many parameters they were said to have.
@@ -153,9 +154,9 @@ std::string describe_sample(const Config& config) {
 NamedModel named(std::string_view name, const CountedModel& counted, Precision precision,
                  std::string_view sample) {
   const int64_t to = width_of(precision), from = width_of(counted.precision);
-  std::string words =
-      fmt::format("{} layers,\n           {}{}counted in {}", counted.facts.layers.size(), sample,
-                  sample.empty() ? "" : ",\n           ", name_of(counted.precision));
+  std::string words = fmt::format("{},\n           {}{}counted in {}",
+                                  base::counted(counted.facts.layers.size(), "layer"), sample,
+                                  sample.empty() ? "" : ",\n           ", name_of(counted.precision));
   if (to != from)
     words += fmt::format(", bytes of activations x {}/{} for {}", to, from, name_of(precision));
   return {.name = std::string(name),

@@ -141,8 +141,9 @@ std::vector<int> spread_ranks(int ranks, int hosts) {
 
 Link choose_link(const CommConfig& comm, const std::optional<cost::Network>& measured) {
   const cost::Network& known = measured ? *measured : cost::kAssumedNetwork;
-  Link link{known.latency_seconds, known.bytes_per_second,
-            measured ? "measured when the ranks met" : "assumed: nothing was measured"};
+  Link link{
+      known.latency_seconds, known.bytes_per_second,
+      measured ? "measured when the ranks met, by all_reduce" : "assumed: nothing was measured"};
   if (comm.link_latency > 0) link.latency_seconds = comm.link_latency;
   if (comm.link_bytes_per_second > 0) {
     link.bytes_per_second = static_cast<double>(comm.link_bytes_per_second);

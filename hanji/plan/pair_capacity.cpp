@@ -70,8 +70,8 @@ std::string verdict(const PairCapacity& capacity) {
     hint = capacity.config.compute.recompute ? "; take more --ranks or a larger --device"
                                              : "; add --recompute, --ranks or a larger --device";
   }
-  return fmt::format("fits {} ranks; if triangles gather, {}{}\n", first(TriangleWay::kChannels),
-                     first(TriangleWay::kGather), hint);
+  return fmt::format("fits {}; if triangles gather, {}{}\n",
+                     first(TriangleWay::kChannels) + " ranks", first(TriangleWay::kGather), hint);
 }
 
 }  // namespace
@@ -107,11 +107,11 @@ std::string describe(const PairCapacity& capacity) {
   const bool has_sequences = config.data.pairs == Pairs::kContacts;
   std::string text = fmt::format(
       "model      {}: {}; {} parameters\n"
-      "sample     {} residues{}; micro_batch {}{}; a pair tensor has {}\n"
+      "sample     {}{}; micro_batch {}{}; a pair tensor has {}\n"
       "device     {}: {}{}; {}\n\n",
       config.model.preset, family_of(config.model).describe(config.model, has_sequences ? 2 : 16),
-      capacity.rows[0].channels.num_parameters(), config.data.residues,
-      has_sequences ? fmt::format(", {} sequences", config.data.sequences) : "",
+      capacity.rows[0].channels.num_parameters(), base::counted(config.data.residues, "residue"),
+      has_sequences ? fmt::format(", {}", base::counted(config.data.sequences, "sequence")) : "",
       capacity.micro_batch, config.compute.recompute ? ", blocks recomputed" : "",
       bytes(pair_bytes(capacity, 1)), capacity.device.name, bytes(capacity.device.memory_bytes),
       capacity.device.shares_host ? " a host" : "", capacity.device.source);

@@ -133,9 +133,9 @@ void check_uses(const Plan& plan, std::set<std::string>& mistakes) {
     mistakes.insert(fmt::format(
         "train.bits = stable adds up the uses of a tied weight in order, but parameter {} is read "
         "by "
-        "{} layers on {} ranks; set train.bits = \"run\", or a pipeline.cut with all of them on "
+        "{} on {}; set train.bits = \"run\", or a pipeline.cut with all of them on "
         "one rank",
-        index, uses->second + 1, ranks.size()));
+        index, base::counted(uses->second + 1, "layer"), base::counted(ranks.size(), "rank")));
   }
 }
 
@@ -283,15 +283,15 @@ Status check_pipeline(const Plan& plan) {
                                                  base::counted(stages_per_rank(config), "stage"));
   if (const size_t layers = plan.model.layers.size(); asked > layers) {
     mistakes.insert(fmt::format(
-        "{} has {} stages, but the model has {}, counting those beside model.layers; set {}",
-        asked_by, asked, base::counted(std::ssize(plan.model.layers), "layer"),
+        "{} has {}, but the model has {}, counting those beside model.layers; set {}", asked_by,
+        base::counted(asked, "stage"), base::counted(std::ssize(plan.model.layers), "layer"),
         is_user ? "fewer stages"
                 : fmt::format("mesh.pp = {} or less", layers / stages_per_rank(config))));
   } else if (stages.size() != asked) {
     mistakes.insert(
-        fmt::format("pipeline.cut makes {} stages, but {} has {}; "
+        fmt::format("pipeline.cut makes {}, but {} has {}; "
                     "give {} first layers, or leave pipeline.cut out",
-                    stages.size(), asked_by, asked, asked - 1));
+                    base::counted(stages.size(), "stage"), asked_by, asked, asked - 1));
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     const bool is_beyond = stages[i].end > std::ssize(plan.model.layers);
@@ -335,9 +335,9 @@ std::string describe_pipeline(const Plan& plan) {
   const auto schedule = schedule_of(plan, 0);
   const schedule::PipelineTimeline timeline = pipeline_timeline(plan, 0);
   std::string out = fmt::format(
-      "{}: {} stages on {} ranks, {} micro-batches; {} of {} are bubble ({:.3f} of the work){}\n",
-      name_of(schedule.kind), stages.size(), schedule.shape.num_ranks,
-      schedule.shape.num_micro_batches,
+      "{}: {} on {}, {} micro-batches; {} of {} are bubble ({:.3f} of the work){}\n",
+      name_of(schedule.kind), base::counted(stages.size(), "stage"),
+      base::counted(schedule.shape.num_ranks, "rank"), schedule.shape.num_micro_batches,
       base::format_seconds(timeline.seconds - timeline.busiest_seconds),
       base::format_seconds(timeline.seconds), timeline.bubble(), describe_split(plan, schedule));
   const auto samples = static_cast<double>(plan.micro_batch);

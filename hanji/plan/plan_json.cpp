@@ -4,6 +4,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/facts_json.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
@@ -194,8 +195,9 @@ MemoryLine read_line(JsonFields& fields) {
 /// One share per data coordinate, which the lines of its ranks repeat.
 Status gather_shares(const std::vector<RankLine>& lines, Plan& plan) {
   if (std::ssize(lines) != plan.ranks) {
-    return base::corrupt(
-        fmt::format("plan.shares has {} members for {} ranks", lines.size(), plan.ranks));
+    return base::corrupt(fmt::format("plan.shares has {} for {}",
+                                     base::counted(lines.size(), "member"),
+                                     base::counted(plan.ranks, "rank")));
   }
   std::vector<const RankLine*> first(plan.mesh.num_data_coordinates());
   for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -250,8 +252,8 @@ Status check_sums(const Plan& plan) {
     next = share.samples.end;
   }
   if (next != plan.config.train.global_batch) {
-    return base::corrupt(
-        fmt::format("plan.shares holds {} of {} samples", next, plan.config.train.global_batch));
+    return base::corrupt(fmt::format("plan.shares holds {} of {}", next,
+                                     base::counted(plan.config.train.global_batch, "sample")));
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/schedule/pipeline_check.h"
@@ -79,8 +80,8 @@ void check_user_schedule(const Config& c, Found& found) {
   const auto& shape = user->shape;
   if (shape.num_ranks != c.mesh.pp) {
     refuse("mesh.pp",
-           fmt::format("pipeline.schedule has lines of {} ranks, but mesh.pp is {}",
-                       shape.num_ranks, c.mesh.pp),
+           fmt::format("pipeline.schedule has lines of {}, but mesh.pp is {}",
+                       base::counted(shape.num_ranks, "rank"), c.mesh.pp),
            fmt::format("set mesh.pp = {}", shape.num_ranks));
   }
   if (const int64_t asked = c.pipeline.micro_batches;
@@ -158,9 +159,9 @@ void check_axial(const Config& c, Found& found) {
   const int64_t ranks = std::min(c.mesh.axial, most);
   if (c.train.bits == Bits::kStable && c.train.cuts.tokens < ranks) {
     refuse("train.bits",
-           fmt::format("with train.bits = stable computes rows in {} blocks or more, but "
+           fmt::format("with train.bits = stable computes rows in {} or more, but "
                        "train.cuts.tokens is {}",
-                       ranks, c.train.cuts.tokens),
+                       base::counted(ranks, "block"), c.train.cuts.tokens),
            fmt::format("set train.cuts.tokens = {}{}, or train.bits = \"run\"", ranks,
                        ranks < most ? " or more" : ""));
   }

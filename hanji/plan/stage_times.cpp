@@ -1,4 +1,5 @@
 #include "hanji/plan/stage_times.h"
+#include "hanji/base/units.h"
 
 #include <fmt/format.h>
 
@@ -182,8 +183,8 @@ Result<std::vector<schedule::StageSeconds>> stage_times(const ModelFacts& model,
     return stage_times(model, times, cut_stages(seconds, num_stages), samples);
   }
   return base::invalid_argument(
-      fmt::format("{} stages, but the model has {} layers; take fewer ranks or stages of a rank",
-                  num_stages, seconds.size()));
+      fmt::format("{}, but the model has {}; take fewer ranks or stages of a rank",
+                  base::counted(num_stages, "stage"), base::counted(seconds.size(), "layer")));
 }
 
 }  // namespace hanji::plan

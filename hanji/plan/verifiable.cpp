@@ -50,10 +50,10 @@ std::vector<std::string> sums_of_another_order(const Plan& plan) {
   const bool has_groups = shards && shards->groups > 1;
   if (has_groups && !std::has_single_bit(static_cast<unsigned>(shards->ranks))) {
     found.push_back(
-        fmt::format("groups of mesh.fsdp = {} ranks sum their gradients in an order that one "
+        fmt::format("groups of mesh.fsdp = {} sum their gradients in an order that one "
                     "process does not have; set train.bits = stable, or a mesh.fsdp that is a "
                     "power of two",
-                    shards->ranks));
+                    base::counted(shards->ranks, "rank")));
   }
   if (plan.config.train.bits == Bits::kFast) {
     found.emplace_back(
@@ -88,8 +88,8 @@ std::string beyond_bound(const Plan& plan) {
   if (plan.config.train.steps <= most) return "";
   return fmt::format(
       "within {:g} of each tensor's largest value ranks are compared with tensors that one process "
-      "keeps, {} after each of {} steps, of at most {} in all; set {}",
-      kVerifiedWithin, base::format_bytes(bytes), plan.config.train.steps,
+      "keeps, {} after each of {}, of at most {} in all; set {}",
+      kVerifiedWithin, base::format_bytes(bytes), base::counted(plan.config.train.steps, "step"),
       base::format_bytes(kMaxVerifiedBytes),
       most > 0 ? fmt::format("train.steps = {} or less", most) : "a smaller model");
 }

@@ -39,9 +39,11 @@ std::string alternatives_of(const AxialMove& move, int64_t element_bytes) {
 
 std::string title_of(const AxialBlock& block) {
   std::string sequences;
-  if (block.sequences > 0) sequences = fmt::format(" and {} sequences", block.sequences);
-  return fmt::format("a block of {} residues{} on {} rank{}, pairs {} wide", block.residues,
-                     sequences, block.ranks, block.ranks == 1 ? "" : "s", block.width);
+  if (block.sequences > 0)
+    sequences = fmt::format(" and {}", base::counted(block.sequences, "sequence"));
+  return fmt::format("a block of {}{} on {} rank{}, pairs {} wide",
+                     base::counted(block.residues, "residue"), sequences, block.ranks,
+                     block.ranks == 1 ? "" : "s", block.width);
 }
 
 /// Of the first rank, which has most.

@@ -85,10 +85,10 @@ std::string peer_row(const BenchLine& line, const BenchPeer& peer) {
   const BenchRatio& ratio = peer.ratio;
   if (!ratio.ratio) return row + ratio.reason + "\n";
   return row + fmt::format(
-                   "{:.2f} times ours ({:.2f} to {:.2f}), slower in {} of {} pairs, p = "
+                   "{:.2f} times ours ({:.2f} to {:.2f}), slower in {} of {}, p = "
                    "{:.1g}{}\n",
                    *ratio.ratio, ratio.interval.low, ratio.interval.high, ratio.wins,
-                   ratio.wins + ratio.losses, ratio.sign_test,
+                   base::counted(ratio.wins + ratio.losses, "pair"), ratio.sign_test,
                    ratio.unsteady == 0 ? "" : fmt::format("; {} unsteady", ratio.unsteady));
 }
 

@@ -18,10 +18,10 @@ std::string why_refused(std::span<const BenchPair> pairs, int unsteady) {
     most = std::max({most, pair.probe_before, pair.probe_after});
   }
   return fmt::format(
-      "no ratio: in {} of {} pairs a flag's round trip moved by more than {:.0f} % ({} to {}); "
+      "no ratio: in {} of {} a flag's round trip moved by more than {:.0f} % ({} to {}); "
       "measure again on a quieter machine",
-      unsteady, pairs.size(), 100 * kMaxProbeChange, base::format_seconds(least),
-      base::format_seconds(most));
+      unsteady, base::counted(pairs.size(), "pair"), 100 * kMaxProbeChange,
+      base::format_seconds(least), base::format_seconds(most));
 }
 
 }  // namespace

@@ -168,8 +168,9 @@ std::string difference_text(const plan::Plan& plan, const FirstDifference& one) 
                                                  : "hold different bits of it");
   }
   if (const auto& far = one.distance) {
-    text += fmt::format("  distance   at most {:.3g}, {:.3g} ulps; {} elements, the first at {}\n",
-                        far->largest, far->largest_ulps, far->num_elements, far->first_element);
+    text += fmt::format("  distance   at most {:.3g}, {:.3g} ulps; {}, the first at {}\n",
+                        far->largest, far->largest_ulps,
+                        base::counted(far->num_elements, "element"), far->first_element);
   }
   return text + fmt::format("  also       {} of {} of this kind differ on rank {}\n",
                             one.num_tensors, one.of_tensors,
@@ -206,8 +207,8 @@ std::string describe(const Certificate& certificate) {
   const plan::Plan& plan = certificate.plan;
   const plan::TrainConfig& train = plan.config.train;
   std::string text =
-      fmt::format("verify job {}: {} steps, seed {}, bits {}\n", plan.job_hash.substr(0, 16),
-                  train.steps, train.seed, plan::name_of(train.bits));
+      fmt::format("verify job {}: {}, seed {}, bits {}\n", plan.job_hash.substr(0, 16),
+                  base::counted(train.steps, "step"), train.seed, plan::name_of(train.bits));
   text += fmt::format("one process  no group, no reducer; {}\n", order_of(plan));
   text += fmt::format("{:<12} grains of {}: {}; engine {}, {} bucket{} of at most {}\n",
                       fmt::format("{} rank{}", plan.ranks, plan.ranks == 1 ? "" : "s"), train.grain,
@@ -225,9 +226,8 @@ std::string describe(const Certificate& certificate) {
   text += steps_text(certificate);
   if (!certificate.equal()) return text + difference_text(plan, *certificate.difference);
   if (!within.empty()) {
-    return text +
-           fmt::format("EQUAL {}: one process and all {} ranks; the farthest is {:.2g} off\n",
-                       within, plan.ranks, certificate.farthest);
+    return text + fmt::format("EQUAL {}: one process and all {}; the farthest is {:.2g} off\n",
+                              within, base::counted(plan.ranks, "rank"), certificate.farthest);
   }
   return text + fmt::format("EQUAL: {} on the one process and on all {} rank{}\n", run.state_sha256,
                             plan.ranks, plan.ranks == 1 ? "" : "s");

@@ -39,8 +39,8 @@ std::string describe(const cost::Network& network) {
 
 std::string describe(const cost::Rates& rates, int ranks) {
   if (rates.fitted && rates.fitted->ranks == ranks) {
-    return fmt::format("in shared memory, by costs fitted to calls of {} ranks on {} processors",
-                       ranks, rates.fitted->processors);
+    return fmt::format("in shared memory, by costs fitted to calls of {} on {} processors",
+                       base::counted(ranks, "rank"), rates.fitted->processors);
   }
   return fmt::format("in shared memory, {}/s together, {} to meet",
                      decimal_bytes(std::llround(rates.memory_bytes_per_second)),
@@ -109,10 +109,10 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
   }
   if (question.ranks > base::kMaxRanksPerHost || question.bytes > kMaxBytesInMemory) {
     return base::invalid_argument(fmt::format(
-        "{} ranks and {}; at most {} ranks and {} are priced in shared memory; for ranks "
+        "{} and {}; at most {} and {} are priced in shared memory; for ranks "
         "on several hosts add --bandwidth, such as 10GB/s",
-        question.ranks, base::format_bytes(question.bytes), base::kMaxRanksPerHost,
-        base::format_bytes(kMaxBytesInMemory)));
+        base::counted(question.ranks, "rank"), base::format_bytes(question.bytes),
+        base::counted(base::kMaxRanksPerHost, "rank"), base::format_bytes(kMaxBytesInMemory)));
   }
   CollectiveCost result{question.routine,
                         question.bytes,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
 
 namespace hanji::report {
@@ -37,10 +38,10 @@ std::string sizes_text(const CollectiveCost& cost) {
     const bool has_row = std::ranges::any_of(
         cost.rows, [&](const auto& row) { return row.algorithm == one.algorithm; });
     text += fmt::format(
-        "not compared{}: {} in {} segments has {} steps, and at most {} are compared; take fewer "
+        "not compared{}: {} in {} segments has {}, and at most {} are compared; take fewer "
         "ranks, or simulate --algorithm {} alone\n",
-        has_row ? " by size" : "", one.algorithm, cost::kMaxSegments, one.steps,
-        cost::kMaxComparedSteps, one.algorithm);
+        has_row ? " by size" : "", one.algorithm, cost::kMaxSegments,
+        base::counted(one.steps, "step"), cost::kMaxComparedSteps, one.algorithm);
   }
   return text;
 }
@@ -76,8 +77,9 @@ std::string why(const CollectiveCost& cost) {
 }
 
 std::string to_text(const CollectiveCost& cost) {
-  std::string text = fmt::format("{} of {}, {} ranks, {}\n\n", name_of(cost.routine),
-                                 decimal_bytes(cost.bytes), cost.ranks, cost.where);
+  std::string text =
+      fmt::format("{} of {}, {}, {}\n\n", name_of(cost.routine), decimal_bytes(cost.bytes),
+                  base::counted(cost.ranks, "rank"), cost.where);
   const bool has_formulas =
       std::ranges::any_of(cost.rows, [](const auto& row) { return !row.formula.empty(); });
   text += fmt::format("{:<25}{:>10}{:>7}{:>10}{:>10}{:>10}{:>7}{:>9}{}\n", "algorithm", "time",

@@ -56,10 +56,11 @@ std::string share_of(const ContextAttention& attention, ContextWay way) {
 std::string context_table(const ContextAttention& attention, int64_t samples,
                           const std::vector<ContextCost>& costs) {
   std::string text = fmt::format(
-      "attention of {} tokens, {} heads on {} of keys and values, {} wide, {} sample{} on {} "
-      "ranks\nforward and backward of one layer; bytes that all ranks send together\n\n",
-      attention.tokens, attention.heads, attention.kv_heads, attention.width, samples,
-      samples == 1 ? "" : "s", attention.ranks);
+      "attention of {}, {} on {} of keys and values, {} wide, {} sample{} on {}"
+      "\nforward and backward of one layer; bytes that all ranks send together\n\n",
+      base::counted(attention.tokens, "token"), base::counted(attention.heads, "head"),
+      attention.kv_heads, attention.width, samples, samples == 1 ? "" : "s",
+      base::counted(attention.ranks, "rank"));
   text += fmt::format("  {:<9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "way", "all_to_alls",
                       "forward", "backward", "sent, rank", "transfer", "attention", "together");
   for (const ContextCost& cost : costs) {

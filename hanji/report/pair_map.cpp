@@ -7,6 +7,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 
 namespace hanji::report {
 namespace {
@@ -27,9 +28,9 @@ std::string shade_of(double value) {
 std::string pair_map_svg(const PairMap& map, std::string_view title) {
   const auto cells = static_cast<size_t>(map.residues * map.residues);
   if (map.found.size() != cells || map.truth.size() != cells) {
-    throw Error(base::invalid_argument(
-        fmt::format("a map of {} residues has {} found and {} true values; give {} of each",
-                    map.residues, map.found.size(), map.truth.size(), cells)));
+    throw Error(base::invalid_argument(fmt::format(
+        "a map of {} has {} found and {} true values; give {} of each",
+        base::counted(map.residues, "residue"), map.found.size(), map.truth.size(), cells)));
   }
   const double cell = static_cast<double>(kSide) / static_cast<double>(map.residues);
   std::string svg = fmt::format(

@@ -177,8 +177,9 @@ std::vector<int> internal::visits_of(const schedule::PipelineSchedule& schedule)
 
 std::string internal::title_of(const PipelineChart& chart) {
   const auto& shape = chart.schedule.shape;
-  return fmt::format("{}: {} ranks, {} stages, {} micro-batch{}, {}, bubble {:.4f}", chart.name,
-                     shape.num_ranks, chart.schedule.num_stages(), shape.num_micro_batches,
+  return fmt::format("{}: {}, {}, {} micro-batch{}, {}, bubble {:.4f}", chart.name,
+                     base::counted(shape.num_ranks, "rank"),
+                     base::counted(chart.schedule.num_stages(), "stage"), shape.num_micro_batches,
                      shape.num_micro_batches == 1 ? "" : "es",
                      base::format_seconds(chart.timeline.seconds), chart.timeline.bubble());
 }

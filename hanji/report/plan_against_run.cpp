@@ -141,8 +141,8 @@ std::string table(const plan::Plan& plan, const Measured& measured) {
     out += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
   if (const auto gain = scaling(plan, measured)) {
-    out += fmt::format("{} ranks against one: {:.2f} times as fast, efficiency {:.0f} %\n",
-                       plan.ranks, gain->speed_up, gain->efficiency * 100);
+    out += fmt::format("{} against one: {:.2f} times as fast, efficiency {:.0f} %\n",
+                       base::counted(plan.ranks, "rank"), gain->speed_up, gain->efficiency * 100);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
 
 namespace hanji::report {
@@ -57,7 +58,8 @@ std::string path_text(const Answer& answer, const cost::Network& network, size_t
     text += fmt::format("  at {:>8}  {} of each rank that has a message\n",
                         exact_seconds(rounds[i].start), sizes(rounds[i], network));
   }
-  if (rounds.size() > most) text += fmt::format("  ... {} rounds in all\n", rounds.size());
+  if (rounds.size() > most)
+    text += fmt::format("  ... {} in all\n", base::counted(rounds.size(), "round"));
   return text;
 }
 
@@ -77,13 +79,14 @@ std::string rounds_text(const Answer& answer, const cost::Network& network, size
     }
     text += "\n";
   }
-  if (rounds.size() > most) text += fmt::format("  ... {} rounds in all\n", rounds.size());
+  if (rounds.size() > most)
+    text += fmt::format("  ... {} in all\n", base::counted(rounds.size(), "round"));
   return text;
 }
 
 std::string heading(const Answer& answer) {
   std::string text = fmt::format("\n{}", answer.algorithm.name);
-  if (answer.segments > 0) text += fmt::format(" in {} segments", answer.segments);
+  if (answer.segments > 0) text += fmt::format(" in {}", base::counted(answer.segments, "segment"));
   return text + fmt::format(": {}\n", exact_seconds(answer.seconds()));
 }
 
@@ -155,9 +158,9 @@ Result<std::string> turns_text(const Question& question, const std::vector<Answe
 std::string timeline_text(const Answer& answer, const cost::Network& network) {
   std::string text = heading(answer).substr(1);
   const cost::Terms& terms = answer.timeline.terms;
-  text += fmt::format("  {} of latency, {} of bandwidth, {} of reduction; {} rounds\n",
+  text += fmt::format("  {} of latency, {} of bandwidth, {} of reduction; {}\n",
                       exact_seconds(terms.latency), exact_seconds(terms.bandwidth),
-                      exact_seconds(terms.reduction), terms.rounds);
+                      exact_seconds(terms.reduction), base::counted(terms.rounds, "round"));
   return text + rounds_text(answer, network, kMaxRounds);
 }
 

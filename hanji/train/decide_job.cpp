@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hanji/base/env.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/resume.h"
 #include "hanji/plan/verifiable.h"
@@ -117,8 +118,8 @@ DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
   auto lock = std::make_shared<base::FolderLock>(lock_folder(folder).or_throw());
   ResumedPlan resumed = plan_resumed(saved, loaded, request.started, request.own).or_throw();
   if (saved.is_finished && resumed.plan.config.train.steps == saved.steps_done) {
-    request.print(fmt::format("all {} steps of {} are done; ask for more with --steps\n",
-                              saved.steps_done, folder.string()));
+    request.print(fmt::format("all {} of {} are done; ask for more with --steps\n",
+                              base::counted(saved.steps_done, "step"), folder.string()));
     return decided;
   }
   print_resumption(request, saved, resumed, folder);

@@ -10,6 +10,7 @@
 #include "hanji/base/exception.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 #include "hanji/comm/regroup.h"
 #include "hanji/comm/share_text.h"
 #include "hanji/launch/environment.h"
@@ -43,10 +44,10 @@ Result<Decision> decision_from_json(const std::string& text) {
   return decision;
 }
 
-/// For people: which engine, over how many hosts.
+/// For people. The engine is the plan's: what the ranks met by says nothing of it.
 std::string describe_hosts(const world::World& world) {
-  return fmt::format("{} ranks on {} host{}, started by their launcher; engine {}", world.size(),
-                     world.num_nodes(), world.num_nodes() == 1 ? "" : "s", world.group().engine());
+  return fmt::format("{} on {}, started by their launcher", base::counted(world.size(), "rank"),
+                     base::counted(world.num_nodes(), "host"));
 }
 
 /// Collective: of several hosts the link is measured.

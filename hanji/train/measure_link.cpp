@@ -15,6 +15,10 @@ constexpr int kTimes = 3;
 /// One message to compare the calls, two to exchange and to bring back sums.
 constexpr int kLatencies = 3;
 
+/// A call of many bytes that is no longer than so many of one element has waited for processors rather than
+/// moved bytes: its rate is not the link's.
+constexpr double kResolved = 2;
+
 /// Median of some calls, after one that is not timed.
 double seconds_of(int64_t count, int times, const comm::Group& group) {
   at::Tensor tensor = group.heap().zeros({count}, at::kFloat, "measured link");
@@ -30,13 +34,16 @@ double seconds_of(int64_t count, int times, const comm::Group& group) {
 
 }  // namespace
 
+cost::Network network_of(double small_seconds, double large_seconds, double sent_bytes) {
+  const bool is_resolved = large_seconds >= kResolved * small_seconds;
+  const double flowing = is_resolved ? large_seconds - small_seconds : large_seconds;
+  return {.latency_seconds = small_seconds / kLatencies, .bytes_per_second = sent_bytes / flowing};
+}
+
 cost::Network measure_link(const comm::Group& group, int num_hosts) {
   const double small = seconds_of(1, 5 * kTimes, group);
   const double large = seconds_of(kBytes / 4, kTimes, group);
-  const double sent = 2.0 * kBytes * (num_hosts - 1) / num_hosts;
-  // However busy the cores are, more bytes take longer; a clock that says otherwise is no link.
-  const double flowing = std::max(large - small, large / 100);
-  return {.latency_seconds = small / kLatencies, .bytes_per_second = sent / flowing};
+  return network_of(small, large, 2.0 * kBytes * (num_hosts - 1) / num_hosts);
 }
 
 }  // namespace hanji::train

@@ -14,4 +14,9 @@ namespace hanji::train {
 /// Errors  throws as Work::wait().
 cost::Network measure_link(const comm::Group& group, int num_hosts);
 
+/// The same from the seconds of a call with one element and of one in which a host sends `sent_bytes`.
+/// Result  if the second takes less than twice as long, as between processes of one machine on busy cores,
+///         a rate that the link has at least: all bytes in all of that time.
+cost::Network network_of(double small_seconds, double large_seconds, double sent_bytes);
+
 }  // namespace hanji::train

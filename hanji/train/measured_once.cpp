@@ -13,6 +13,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 #include "hanji/cost/stored.h"
 #include "hanji/topology/cpu_load.h"
 
@@ -78,7 +79,8 @@ std::string why_again(const Mark& mark, int64_t now_seconds, double probe) {
   if (std::string load = topology::describe_load(mark.load); !load.empty()) return load;
   const int64_t age = now_seconds - mark.measured_at;
   if (age > cost::kMaxDays * kDaySeconds) {
-    return fmt::format("it is {} days old, over {}", age / kDaySeconds, cost::kMaxDays);
+    return fmt::format("it is {} old, over {}", base::counted(age / kDaySeconds, "day"),
+                       cost::kMaxDays);
   }
   if (age < -kDaySeconds) return "it is from the future: a clock was set";
   if (mark.probe <= 0 || probe <= 0) return "";

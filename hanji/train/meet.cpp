@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/mpi/group.h"
 #include "hanji/comm/nccl/group.h"
@@ -94,9 +95,9 @@ comm::Group training_group(const world::World& world, const comm::Group& met,
     case plan::Engine::kHierarchical:
       if (several) return met;
       throw Error(base::unsupported(fmt::format(
-          "comm.engine = hierarchical joins several hosts, and all {} ranks are on one: leave "
+          "comm.engine = hierarchical joins several hosts, and all {} are on one: leave "
           "comm.engine out, or start ranks on several hosts by hanji run --nnodes",
-          world.size())));
+          base::counted(world.size(), "rank"))));
     case plan::Engine::kGloo:
       // Over several hosts they have met by shared memory inside each, and Gloo between them.
       return several ? met : comm::gloo::make_group(met, std::move(options));

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/shard_plan.h"
@@ -144,9 +145,10 @@ Result<plan::MeshTable> plan_meshes(
   HANJI_ASSIGN_OR_RETURN(const plan::LoadedConfig job, checked(load({})));
   plan::MeshTable table;
   table.about = fmt::format(
-      "meshes     of model.preset {} on {} ranks of this machine\n"
-      "batch      {} samples a step; predicted from operations and calls timed here\n",
-      job.config.model.preset, job.config.run.ranks, job.config.train.global_batch);
+      "meshes     of model.preset {} on {} of this machine\n"
+      "batch      {} a step; predicted from operations and calls timed here\n",
+      job.config.model.preset, base::counted(job.config.run.ranks, "rank"),
+      base::counted(job.config.train.global_batch, "sample"));
   const std::vector<MeshChoice> ways = all_ways(job);
   std::map<std::string, std::vector<std::string>> refused;  // flags by why
   for (const MeshChoice& way : ways) {

@@ -16,6 +16,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
 #include "hanji/base/log.h"
+#include "hanji/base/units.h"
 #include "hanji/base/version.h"
 #include "hanji/compute/device.h"
 #include "hanji/compute/measure.h"
@@ -428,9 +429,9 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workloa
   HANJI_ASSIGN_OR_RETURN(ranks, ranks_of_job(config, hosts));
   if (ranks < hosts) {
     return base::invalid_argument(
-        fmt::format("{} ranks on {} hosts: every host needs one; set run.ranks = {} or more, and "
+        fmt::format("{} on {}: every host needs one; set run.ranks = {} or more, and "
                     "train.global_batch to as many grains",
-                    ranks, hosts, hosts));
+                    base::counted(ranks, "rank"), base::counted(hosts, "host"), hosts));
   }
   StartedRanks started{.ranks = static_cast<int>(ranks)};
   started.ranks_per_host = plan::spread_ranks(started.ranks, hosts);

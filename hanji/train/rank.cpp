@@ -13,6 +13,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/barrier.h"
@@ -147,7 +148,8 @@ class RankRun {
     throw Error(base::invalid_argument(fmt::format(
         "{} on {} share one checkpoint, but ranks {} do not see {} of rank 0; give --out a "
         "folder that all hosts share",
-        parts, world_.num_nodes(), fmt::join(without, ", "), path.string())));
+        parts, base::counted(world_.num_nodes(), "host"), fmt::join(without, ", "),
+        path.string())));
   }
 
   /// Result  the steps that an earlier run has done.

@@ -53,7 +53,7 @@ TEST_F(FindSavedRun, NeverBeginsAnewOverDamagedCheckpoints) {
   fs::resize_file(folder / "step_00000004" / "manifest.json", 10);
   const Status status = find_saved_run(out()).status();
   EXPECT_EQ(status.code(), Code::kCorrupt);
-  EXPECT_THAT(status.message(), HasSubstr("none of 1 checkpoints is good"));
+  EXPECT_THAT(status.message(), HasSubstr("none of 1 checkpoint is good"));
 }
 
 class CheckSameData : public testing::Test {

@@ -7,6 +7,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
 #include "hanji/report/bench_values.h"
@@ -246,7 +247,7 @@ void Measurement::predict(BenchLine& line) const {
 report::BenchPeer Measurement::peer_of(const Turn& ours, const Turn& peer) const {
   report::BenchPeer result{.name = peer.peer, .reason = peer.trouble, .asked = peer.asked};
   if (peer.wrong > 0)
-    result.reason = fmt::format("{} elements of its result are wrong", peer.wrong);
+    result.reason = fmt::format("{} of its result are wrong", base::counted(peer.wrong, "element"));
   if (!result.reason.empty()) return result;
   result.seconds = peer.seconds;
   std::vector<report::BenchPair> pairs;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/nccl_variables.h"
 
 namespace hanji::cli {
@@ -174,8 +175,9 @@ class Judge {
       bad.verdict = Verdict::kBroken;
       bad.advice = fmt::format("unset {}, or give it a whole number from 1", name);
     } else if (*threads > cores_) {
-      Finding& many = add(fmt::format("{} above cores", name),
-                          fmt::format("{} threads on {} usable cores", *threads, cores_));
+      Finding& many =
+          add(fmt::format("{} above cores", name),
+              fmt::format("{} on {} usable cores", base::counted(*threads, "thread"), cores_));
       many.verdict = Verdict::kNote;
       many.advice = fmt::format("more threads than cores; unset {}", name);
     }

@@ -37,7 +37,7 @@ std::string describe(const compute::Candidate& one) {
 
 std::string age_text(int64_t seconds) {
   constexpr int64_t kDay = 24 * 3600;
-  if (seconds >= 2 * kDay) return fmt::format("{} days", seconds / kDay);
+  if (seconds >= 2 * kDay) return base::counted(seconds / kDay, "day");
   return base::format_seconds(static_cast<double>(std::max<int64_t>(0, seconds)));
 }
 
@@ -59,7 +59,7 @@ Finding find_kernel_choices() {
   std::string why;
   for (const train::KeptMeasurement& one :
        train::list_measurements(*folder, train::kKernelChoices)) {
-    const base::Json key = base::Json::parse(one.key);
+    const base::Json key = base::parse_json(one.key).or_throw();
     if (!key.is_object() || key.value("build", "") != base::build_id()) continue;
     ++count;
     newest = std::min(newest, now - one.mark.measured_at);
@@ -91,7 +91,8 @@ Finding find_costs(const topology::Machine& machine, int ranks) {
   if (!finding.value.empty()) return finding;
   const auto off = comm::disagreement(machine, *rates.fitted);
   if (!off.ok()) return broken("kernels", "costs of collectives", off.status(), "free some memory");
-  finding.value = fmt::format("fitted for {} ranks, {:.0f} % off now", ranks, *off * 100);
+  finding.value =
+      fmt::format("fitted for {}, {:.0f} % off now", base::counted(ranks, "rank"), *off * 100);
   const auto stored = cost::load_costs(*folder, ranks);
   const std::string load = topology::describe_load(stored.ok() ? stored->load : 0);
   if (!load.empty()) {
@@ -166,9 +167,10 @@ Findings measure_speed(const topology::Machine& machine) {
     found.push_back(broken("kernels", "memory", rates.status(), "free some memory"));
     return found;
   }
-  found.push_back({"kernels", "memory",
-                   fmt::format("{:.1f} 10^9 bytes/s, {} ranks together",
-                               rates->memory_bytes_per_second * 1e-9, ranks)});
+  found.push_back(
+      {"kernels", "memory",
+       fmt::format("{:.1f} 10^9 bytes/s, {} together", rates->memory_bytes_per_second * 1e-9,
+                   base::counted(ranks, "rank"))});
   found.push_back(
       {"kernels", "meeting of ranks", fmt::format("{:.2f} us", rates->sync_seconds * 1e6)});
   found.push_back(find_costs(machine, ranks));
