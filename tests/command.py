@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ MEGABYTE = 1e6
 
 # A shell starts what runs in the background with INT ignored, and so would be what a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup and some terminals start it with HUP ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def by(data):
@@ -55,6 +58,25 @@ class CommandTest(unittest.TestCase):
                               env=self.environment(**extra))
         self.assertEqual(done.returncode, expect, f"{arguments}\n{done.stdout}\n{done.stderr}")
         return done
+
+    @staticmethod
+    def catches(process, number):
+        """Whether a process has a handler for a signal by now."""
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+        return int(re.search(r"SigCgt:\s(\w+)", status)[1], 16) >> number - 1 & 1
+
+    @staticmethod
+    def session(leader):
+        """The living processes of a session."""
+        found = []
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            except OSError:
+                continue
+            if int(of) == leader and state != "Z":
+                found.append(int(stat.parent.name))
+        return found
 
     def train(self, out, *arguments, **keywords):
         return self.hanji("train", "--out", self.folder / out, *NANO, *arguments, **keywords)

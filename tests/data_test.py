@@ -2,9 +2,7 @@
 import io
 import json
 import os
-import pathlib
 import pty
-import re
 import signal
 import struct
 import subprocess
@@ -229,10 +227,6 @@ class Data(CommandTest):
         for one in (["jpg", "--quality", 50, "--row-index"], ["proportion", "--jpeg-share", 0.3, "--seed", 2, "--quality", 50],
                     ["smart", "--smart-bytes", 5], ["raw", "--max-resolution", 4]):
             self.hanji("data", "convert", "x", "--images", *one, "--out", one[0])
-
-    def catches(self, process, number):
-        status = pathlib.Path(f"/proc/{process}/status").read_text()
-        return int(re.search(r"SigCgt:\s(\w+)", status)[1], 16) >> number - 1 & 1
 
     def test_an_interrupt_before_the_first_sample_ends_at_once_and_leaves_nothing(self):
         with open(self.folder / "t.csv", "w") as table:

@@ -2,7 +2,9 @@
 import os
 import shlex
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 from command import HANJI, NANO, CommandTest, main
@@ -84,6 +86,29 @@ class Torchrun(Launchers, CommandTest):
             [self.torchrun, "--no-python", "--standalone", "--nproc-per-node", str(ranks), *command],
             cwd=self.folder, text=True, errors="surrogateescape", capture_output=True, timeout=120,
             env=self.environment(OMP_NUM_THREADS="1", **self.outer))
+
+
+class Orphans(CommandTest):
+    def test_ranks_whose_agent_dies_save_and_end(self):
+        job = [HANJI, "train", "--out", self.folder / "run", *NANO, *JOB[2:], "--steps", 1000000]
+        script = f"for r in 0 1; do RANK=$r LOCAL_RANK=$r {shlex.join(map(str, job))} & done; wait"
+        agent = subprocess.Popen(
+            ["sh", "-c", script], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, env=self.environment(
+                TORCHELASTIC_RUN_ID=self.folder.name, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", GROUP_RANK="0",
+                GROUP_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29555", OMP_NUM_THREADS="1"))
+        while "loss" not in (line := agent.stdout.readline()):
+            self.assertTrue(line, "ended before its first step")
+        agent.send_signal(signal.SIGUSR2)
+        agent.wait(timeout=60)
+        text = agent.stdout.read()  # until the last rank has closed it
+        agent.stdout.close()
+        end = time.monotonic() + 60
+        while (left := self.session(agent.pid)) and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(left, [])
+        self.assertIn("the launcher of this rank, died; this rank gets TERM", text)
+        self.assertTrue(list((self.folder / "run" / "checkpoints").glob("step_*/manifest.json")), text)
 
 
 class Mpirun(Launchers, CommandTest):

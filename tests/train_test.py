@@ -6,6 +6,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import time
 import unittest
 
 from command import HANJI, MEGABYTE, NANO, CommandTest
@@ -137,8 +138,8 @@ class Train(CommandTest):
         self.assertIn("--set: model.vocabulary is 20, but tokens.bin needs 50", done.stderr)
 
     def test_a_stop_is_saved_and_leaves_with_its_code(self):
-        for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
-            out = self.folder / f"stop-{code}"
+        for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR2, 75)):
+            out = self.folder / f"stop-{number}"
             process = subprocess.Popen(
                 [HANJI, "train", "--out", out, *NANO, "--ranks", "2", "--steps", "1000000"],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -149,6 +150,27 @@ class Train(CommandTest):
             process.communicate(timeout=60)
             self.assertEqual(process.returncode, code)
             self.assertTrue(list((out / "checkpoints").glob("step_*/model.safetensors")))
+
+    def test_a_signal_before_step_1_has_its_code_and_leaves_nothing(self):
+        def plans(process):
+            return self.catches(process.pid, signal.SIGTERM)
+
+        def starts_ranks(process):
+            return len(self.session(process.pid)) > 1
+
+        for number, code, begun in ((signal.SIGTERM, 75, plans), (signal.SIGHUP, 75, starts_ranks),
+                                    (signal.SIGINT, 130, starts_ranks)):
+            process = subprocess.Popen(
+                [HANJI, "train", "--out", self.folder / f"early-{number}", *NANO, "--ranks", "2", "--steps", "1000000"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=self.environment(), start_new_session=True)
+            while not begun(process):
+                self.assertIsNone(process.poll())
+                time.sleep(0.001)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, code, errors)
+            self.assertEqual(self.session(process.pid), [])
 
     def test_ranks_agree_with_one_process_to_rounding(self):
         losses = {}

@@ -170,7 +170,7 @@ int convert_file(Verb verb, ConvertFileOptions options) {
   if (verb.was_given("--quality")) options.convert.quality = static_cast<int>(options.quality);
   OptionMistakes mistakes;
   check_convert(verb, options, mistakes);
-  end_at_signals();
+  end_at_signals(kNothingWritten);
   Result<data::BetonRecipe> recipe = data::BetonRecipe();
   if (options.folder.empty()) recipe = data::converted_recipe(options.file, options.convert);
   if (!recipe.ok()) mistakes.add(recipe.status());

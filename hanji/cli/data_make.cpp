@@ -167,7 +167,7 @@ int make_file(Verb verb, const MakeOptions& options) {
   if (std::error_code error; fs::exists(options.out, error)) {
     mistakes.add(options.out + ": exists; name another file with --out, or remove it");
   }
-  end_at_signals();
+  end_at_signals(kNothingWritten);
   Result<BetonRecipe> recipe = BetonRecipe();
   if (source) recipe = source->recipe(options);
   if (!recipe.ok()) mistakes.add(recipe.status());

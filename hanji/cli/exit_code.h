@@ -20,6 +20,6 @@ Status status_of(const std::exception& error);
 inline constexpr int kUsage = 2;
 inline constexpr int kDiffers = 7;        ///< Two results that should be compared are not the same.
 inline constexpr int kInterrupted = 130;  ///< INT: saved and left.
-inline constexpr int kRequeue = 75;       ///< TERM, USR1: saved and left; start me again.
+inline constexpr int kRequeue = 75;       ///< Another stop signal: saved and left; start again.
 
 }  // namespace hanji::cli

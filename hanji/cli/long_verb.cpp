@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/exit_code.h"
 
@@ -18,16 +21,21 @@ constexpr int64_t kPollEvery = 20'000'000;  // ns
 constexpr int64_t kRewriteEvery = 200'000'000;
 constexpr int64_t kAddEvery = 10'000'000'000;
 
+/// What the handler writes, which has no other way to know it.
+std::atomic<const char*> text_of_handler{nullptr};
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
 void end_process(int signal) {
-  constexpr std::string_view kText = "hanji: interrupted before the first; nothing was written\n";
-  static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+  const char* text = text_of_handler.load();
+  static_cast<void>(!::write(STDERR_FILENO, text, std::strlen(text)));
   ::_exit(stop_code(signal));
 }
 
 }  // namespace
 
-void end_at_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, end_process);
+void end_at_signals(const char* text) {
+  text_of_handler.store(text);
+  for (const int signal : base::obeyed_stop_signals()) std::signal(signal, end_process);
 }
 
 std::string progress_text(uint64_t done, uint64_t total, double per_second,

@@ -12,13 +12,18 @@ namespace hanji::cli {
 std::string progress_text(uint64_t done, uint64_t total, double per_second,
                           const std::string& unit);
 
-/// Until a LongVerb is made, INT, TERM and USR1 end the process at once with the exit codes of
-/// LongVerb: for what comes before anything is written.
-void end_at_signals();
+/// For end_at_signals().
+inline constexpr const char* kNothingWritten =
+    "hanji: interrupted before the first; nothing was written\n";
+
+/// Until a LongVerb or a launch receives them, stop signals end the process at once with the exit
+/// codes of LongVerb: for what comes before anything is written or started.
+/// `text`: a line for stderr, which stays in memory.
+void end_at_signals(const char* text);
 
 /// What a verb that takes long does beside its work: a line of progress on stderr, which is rewritten
-/// every 200 ms on a terminal and added every 10 s elsewhere, and INT, TERM and USR1, which it
-/// receives instead of ending.
+/// every 200 ms on a terminal and added every 10 s elsewhere, and stop signals (base/stop_signals.h),
+/// which it receives instead of ending.
 ///
 /// Thread  make it before other threads start; proceed() by one at a time.
 class LongVerb {
@@ -30,7 +35,7 @@ class LongVerb {
   /// Result  false after a signal: end, and return exit_code().
   bool proceed(uint64_t done, uint64_t total);
 
-  /// 130 after INT, 75 after TERM or USR1, else 0.
+  /// 130 after INT, 75 after another stop signal, else 0.
   int exit_code() const;
 
  private:

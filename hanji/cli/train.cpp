@@ -6,6 +6,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
+#include "hanji/cli/long_verb.h"
 #include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/launch/environment.h"
@@ -14,6 +15,9 @@
 
 namespace hanji::cli {
 namespace {
+
+constexpr const char* kNothingSaved =
+    "hanji: interrupted while no rank ran; start again, with --resume if the folder is there\n";
 
 /// What the flags of this verb say beside the job.
 struct TrainFlags {
@@ -89,6 +93,7 @@ void add_train(Verb command) {
   flags->started_ns = base::now_ns();
   verb.on_chosen([=] {
     if (!flags->print_config) {
+      end_at_signals(kNothingSaved);
       flags->started = train::find_started_ranks().or_throw();
       return flags->started ? join_job(*job, *flags) : launch_job(*job, *flags);
     }

@@ -238,6 +238,7 @@ Result<Outcome> start_and_supervise(const LaunchOptions& options, SignalRelay* r
     auto& [spec, control] = made;
     spec.input = common.null_device();
     spec.command = options.command;
+    spec.holds_stop_signals = options.saves_at_stop;
     spec.inherited = {common.segment->fd(), control.get()};
     if (common.plan.valid()) spec.inherited.push_back(common.plan.get());
     if (common.hosts.valid()) spec.inherited.push_back(common.hosts.get());

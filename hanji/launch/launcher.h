@@ -24,7 +24,7 @@ enum class Rank0Output {
   kLauncher,        ///< Only to the launcher's own stdout and stderr, which may be a terminal.
 };
 
-/// Who reacts to INT, TERM and USR1 while ranks run.
+/// Who reacts to stop signals (base/stop_signals.h) while ranks run.
 enum class Signals {
   kForward,  ///< The launcher: each once to all ranks; a second INT kills.
   kLeave,    ///< The program, as before.
@@ -76,6 +76,9 @@ struct LaunchOptions {
   OnDeath on_death = OnDeath::kStop;
   /// This process has no children but its ranks: it adopts and reaps what they leave behind.
   bool adopts_orphans = false;
+  /// The program reads stop signals, saves, and ends with 75, or 130 after INT: they are held from its
+  /// first instruction on, and a rank that is killed before its first step had nothing to save.
+  bool saves_at_stop = false;
   int restart_count = 0;  ///< Told to the ranks in TORCHELASTIC_RESTART_COUNT, as torchrun does.
   shm::SegmentOptions segment;  ///< Its ranks, build id and plan hash are filled in here.
   std::chrono::milliseconds verdict_time{500};   ///< Survivors may name the dead rank before TERM.

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "hanji/base/file.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/launch/find_job.h"
 #include "hanji/launch/run.h"
 #include "hanji/test/eventually.h"
@@ -91,6 +92,17 @@ class Launcher : public testing::Test {
 
   test::TemporaryFolder folder_;
   std::vector<RankEvent> events_;
+};
+
+/// While it lives, a signal that the starter of the test may ignore is not ignored.
+class DefaultDisposition {
+ public:
+  explicit DefaultDisposition(int signal) : signal_(signal), before_(::signal(signal, SIG_DFL)) {}
+  ~DefaultDisposition() { ::signal(signal_, before_); }
+
+ private:
+  int signal_;
+  sighandler_t before_;
 };
 
 /// Sets a variable of this process for the time of a test.
@@ -230,11 +242,13 @@ TEST_F(Launcher, WhoIgnoresTermIsKilledAfterTheGrace) {
 }
 
 constexpr const char* kStopsOnTerm =
-    "trap 'echo told; exit 75' TERM USR1; trap 'exit 130' INT; touch $FOLDER/ready.$RANK; "
+    "trap 'echo told; exit 75' TERM HUP USR1 USR2 XCPU; trap 'exit 130' INT; touch "
+    "$FOLDER/ready.$RANK; "
     "while :; do sleep 0.02; done";
 
 TEST_F(Launcher, ASignalIsForwardedOnceAndRanksEndInTheirOwnWay) {
-  for (const int signal : {SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGHUP, SIGUSR2, SIGXCPU}) {
+    const DefaultDisposition whatever_started_the_test(signal);
     LaunchOptions stoppable = options(kStopsOnTerm);
     signal_when_ready(stoppable, {signal, signal});
     const auto outcome = launch(stoppable);
@@ -246,6 +260,52 @@ TEST_F(Launcher, ASignalIsForwardedOnceAndRanksEndInTheirOwnWay) {
     EXPECT_EQ(event_of(RankEventKind::kKilled), nullptr);
     for (const char* made : {"logs", "ready.0", "ready.1"}) std::filesystem::remove_all(file(made));
   }
+}
+
+TEST_F(Launcher, AHangupThatTheStarterIgnoresStaysIgnored) {
+  const DefaultDisposition before(SIGHUP);
+  ::signal(SIGHUP, SIG_IGN);
+  const auto outcome = launch(options("kill -HUP $PPID; kill -HUP $$; echo lives"));
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->exit_code, 0);
+  EXPECT_EQ(outcome->stop_signal, 0);
+  EXPECT_EQ(log(1), "lives\n");
+}
+
+TEST_F(Launcher, StopSignalsArePendingFromTheFirstInstructionOfARankThatReadsThem) {
+  const base::HeldStopSignals of_the_launcher;  // which no rank inherits
+  for (const bool saves : {true, false}) {
+    LaunchOptions held = options("kill -TERM $$; echo lives");
+    held.saves_at_stop = saves;
+    held.signals = Signals::kLeave;
+    const auto outcome = launch(held);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->exit_code, saves ? 0 : 128 + SIGTERM);
+    EXPECT_EQ(log(0), saves ? "lives\n" : "");
+    std::filesystem::remove_all(file("logs"));
+  }
+}
+
+TEST_F(Launcher, ARankThatLosesAPeerToAForwardedSignalIsNoFailure) {
+  LaunchOptions mixed = options(
+      "touch $FOLDER/ready.$RANK; test $RANK = 0 || trap 'sleep 0.2; exit 6' TERM; "
+      "while :; do sleep 0.05; done");
+  signal_when_ready(mixed, {SIGTERM});
+  const auto outcome = launch(mixed);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->exit_code, 128 + SIGTERM);
+  EXPECT_EQ(outcome->first_failed, -1);
+}
+
+TEST_F(Launcher, ARankThatIsKilledBeforeItsFirstStepHadNothingToSave) {
+  // Where sh waits for a child, it clears the mask that it was started with.
+  LaunchOptions slow = options(": > $FOLDER/ready.$RANK; exec sleep 60");
+  slow.saves_at_stop = true;
+  slow.stop_grace = 100ms;
+  signal_when_ready(slow, {SIGTERM});
+  const auto outcome = launch(slow);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->exit_code, 75);
 }
 
 TEST_F(Launcher, ASecondInterruptKills) {

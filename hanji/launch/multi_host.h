@@ -18,7 +18,7 @@ struct MultiHost {
   std::string interface;  ///< Name or address; empty: that of the route to the rendezvous.
   std::chrono::milliseconds join_time{300'000};  ///< For all hosts to come.
   std::chrono::milliseconds silence{15'000};     ///< Then a host that says nothing is lost.
-  /// A descriptor whose lines "INT", "TERM", "USR1" are signals to this run and whose end means
+  /// A descriptor whose lines "INT", "TERM", "HUP" and so on are signals to this run and whose end means
   /// that who started the launcher is gone; -1: none.
   int lifeline = -1;
 };

@@ -49,6 +49,7 @@ Result<Outcome> run_attempts(LaunchOptions options, const RestartOptions& restar
     notify(options, RankEventKind::kRestarted, decision.text);
     outcome.stop_signal = pause_for(decision.pause, relay);
     if (outcome.stop_signal != 0) {
+      if (options.saves_at_stop) outcome.exit_code = stopped_exit(outcome.stop_signal);
       notify(options, RankEventKind::kGaveUp,
              fmt::format("not restarted: signal {} came; {}", outcome.stop_signal, outcome.cause));
       return outcome;

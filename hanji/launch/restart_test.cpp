@@ -167,19 +167,22 @@ TEST_F(Restart, PrepareMayRefuse) {
 }
 
 TEST_F(Restart, ASignalInThePauseEndsIt) {
-  LaunchOptions interrupted = options("exit 9");
-  interrupted.on_event = [this](const RankEvent& event) {
-    events_.push_back(event);
-    if (event.kind == RankEventKind::kRestarted) ::kill(::getpid(), SIGINT);
-  };
-  const int64_t start = base::now_ns();
-  const auto outcome =
-      launch_with_restarts(interrupted, {.max_restarts = 5, .pause = 100s, .max_pause = 100s});
-  ASSERT_TRUE(outcome.ok());
-  EXPECT_LT(base::now_ns() - start, 50'000'000'000);
-  EXPECT_EQ(outcome->exit_code, 9);
-  EXPECT_EQ(outcome->stop_signal, SIGINT);
-  EXPECT_EQ(events_.back().kind, RankEventKind::kGaveUp);
+  for (const bool saves : {false, true}) {
+    LaunchOptions interrupted = options("exit 9");
+    interrupted.saves_at_stop = saves;
+    interrupted.on_event = [this](const RankEvent& event) {
+      events_.push_back(event);
+      if (event.kind == RankEventKind::kRestarted) ::kill(::getpid(), SIGINT);
+    };
+    const int64_t start = base::now_ns();
+    const auto outcome =
+        launch_with_restarts(interrupted, {.max_restarts = 5, .pause = 100s, .max_pause = 100s});
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_LT(base::now_ns() - start, 50'000'000'000);
+    EXPECT_EQ(outcome->exit_code, saves ? 130 : 9);
+    EXPECT_EQ(outcome->stop_signal, SIGINT);
+    EXPECT_EQ(events_.back().kind, RankEventKind::kGaveUp);
+  }
 }
 
 TEST_F(Restart, ANegativeNumberIsRefused) {

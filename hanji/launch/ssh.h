@@ -39,7 +39,7 @@ struct SshOptions {
 };
 
 /// Runs `hanji run` on every host over ssh, and ends all when one fails, when a host cannot be
-/// reached, or on INT, TERM and USR1, which reach the ranks as signals.
+/// reached, or on stop signals, which reach the ranks as signals.
 ///
 /// The token is drawn here and written to the standard input of ssh, which stays open: its end tells
 /// a launcher over there that this one is gone. It is in no argument and no variable.

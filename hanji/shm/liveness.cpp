@@ -16,6 +16,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/internal/segment_layout.h"
 #include "hanji/shm/internal/verdict.h"
@@ -100,31 +101,34 @@ Result<base::Fd> open_pidfd(int pid) {
 Result<std::unique_ptr<Watchdog>> Watchdog::start(std::shared_ptr<Segment> segment, int rank,
                                                   std::vector<base::Fd> pidfds,
                                                   WatchdogOptions options) {
-  base::Fd stop(::eventfd(0, EFD_CLOEXEC));
-  if (!stop.valid()) return base::from_errno("watchdog: eventfd", errno);
+  Descriptors own{base::Fd(::eventfd(0, EFD_CLOEXEC)), base::Fd()};
+  if (!own.stop.valid()) return base::from_errno("watchdog: eventfd", errno);
+  if (options.launcher > 0) {
+    HANJI_ASSIGN_OR_RETURN(own.launcher, open_pidfd(options.launcher));
+  }
   pidfds.resize(segment->ranks());
   segment->join(rank);
   try {
     return std::unique_ptr<Watchdog>(new Watchdog(std::move(segment), rank, std::move(pidfds),
-                                                  std::move(options), std::move(stop)));
+                                                  std::move(options), std::move(own)));
   } catch (const std::system_error& error) {
     return base::no_more_processes("start the watchdog's thread", error.code().value());
   }
 }
 
 Watchdog::Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,
-                   WatchdogOptions options, base::Fd stop)
+                   WatchdogOptions options, Descriptors own)
     : segment_(std::move(segment)),
       rank_(rank),
       pidfds_(std::move(pidfds)),
       options_(std::move(options)),
-      stop_(std::move(stop)),
+      own_(std::move(own)),
       stopped_(pidfds_.size()),
       thread_([this] { run(); }) {}
 
 Watchdog::~Watchdog() {
   const uint64_t one = 1;
-  while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  while (::write(own_.stop.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
   thread_.join();
   log_verdict();
@@ -133,21 +137,24 @@ Watchdog::~Watchdog() {
 
 void Watchdog::run() {
   // They are the program's: one that ends a run with a checkpoint must reach the thread that waits.
-  sigset_t stops;
-  sigemptyset(&stops);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&stops, signal);
-  ::pthread_sigmask(SIG_BLOCK, &stops, nullptr);
+  const base::HeldStopSignals held;
   while (true) {
     beat();
     const auto next = base::Deadline::after(std::min(options_.heartbeat, check_heartbeats()));
-    std::vector<pollfd> polled = {{stop_.get(), POLLIN, 0}};
-    for (const base::Fd& fd : pidfds_) polled.push_back({fd.get(), POLLIN, 0});  // -1: ignored
+    std::vector<pollfd> polled = descriptors();
     if (::poll(polled.data(), polled.size(), next.poll_ms()) <= 0) continue;
     if (polled[0].revents != 0) return;
+    if (polled[1].revents != 0) see_launcher_death();
     for (size_t rank = 0; rank < pidfds_.size(); ++rank) {
-      if (polled[rank + 1].revents != 0) see_death(static_cast<int>(rank));
+      if (polled[rank + 2].revents != 0) see_death(static_cast<int>(rank));
     }
   }
+}
+
+std::vector<pollfd> Watchdog::descriptors() const {
+  std::vector<pollfd> polled = {{own_.stop.get(), POLLIN, 0}, {own_.launcher.get(), POLLIN, 0}};
+  for (const base::Fd& fd : pidfds_) polled.push_back({fd.get(), POLLIN, 0});  // -1: ignored
+  return polled;
 }
 
 void Watchdog::beat() { segment_->rank_state(rank_).heartbeat_ns.store(base::now_ns()); }
@@ -190,9 +197,15 @@ void Watchdog::see_death(int rank) {
   log_verdict();
 }
 
+void Watchdog::see_launcher_death() {
+  own_.launcher.reset();
+  notify(LivenessEvent::Kind::kOrphaned, rank_,
+         fmt::format("process {}, the launcher of this rank, died", options_.launcher));
+}
+
 void Watchdog::wait_for_launcher_report() const {
   const auto deadline = base::Deadline::after(options_.launcher_time);
-  pollfd stop{stop_.get(), POLLIN, 0};
+  pollfd stop{own_.stop.get(), POLLIN, 0};
   while (!segment_->aborted() && !deadline.passed() && ::poll(&stop, 1, 1) == 0) {
   }
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -14,10 +16,11 @@
 
 namespace hanji::shm {
 
-/// What a watchdog saw of another rank. kEnded: the job cannot go on, and why; told once.
+/// What a watchdog saw of another rank. kEnded: the job cannot go on, and why; told once. kOrphaned:
+/// the launcher of this rank died.
 struct LivenessEvent {
-  enum class Kind { kEnded, kStopped, kResumed } kind;
-  int rank;
+  enum class Kind { kEnded, kStopped, kResumed, kOrphaned } kind;
+  int rank;          ///< kOrphaned: this one.
   std::string text;  ///< One sentence for a log.
 };
 
@@ -27,6 +30,8 @@ struct WatchdogOptions {
   int missed_heartbeats = 3;
   /// So long a launcher that waits for the same death may tell its cause before we name it.
   std::chrono::nanoseconds launcher_time = std::chrono::nanoseconds(0);
+  /// The process of a launcher whose death is told by kOrphaned; 0: none is watched.
+  int launcher = 0;
   /// Called on the watchdog's thread, or by its destructor; must not block.
   std::function<void(const LivenessEvent&)> on_event = {};
 };
@@ -46,12 +51,19 @@ class Watchdog {
   ~Watchdog();
 
  private:
+  /// Beside those of the peers.
+  struct Descriptors {
+    base::Fd stop;
+    base::Fd launcher;
+  };
   Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,
-           WatchdogOptions options, base::Fd stop);
+           WatchdogOptions options, Descriptors own);
   void run();
+  std::vector<pollfd> descriptors() const;
   void beat();
   std::chrono::nanoseconds check_heartbeats();
   void see_death(int rank);
+  void see_launcher_death();
   void wait_for_launcher_report() const;
   void log_verdict();
   void notify(LivenessEvent::Kind kind, int rank, std::string text) const;
@@ -60,7 +72,7 @@ class Watchdog {
   int rank_;
   std::vector<base::Fd> pidfds_;
   WatchdogOptions options_;
-  base::Fd stop_;
+  Descriptors own_;
   std::vector<bool> stopped_;           ///< By rank: named already.
   std::optional<uint32_t> epoch_told_;  ///< Whose verdict was told.
   std::thread thread_;

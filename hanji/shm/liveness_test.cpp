@@ -1,11 +1,14 @@
 // Ranks as forked processes: the same engine, and what survivors are told.
 #include "hanji/shm/liveness.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "hanji/base/clock.h"
@@ -171,6 +174,37 @@ TEST(LastCall, IsTheLastInAnyGroup) {
               HasSubstr("operation 2, barrier() at evaluate.cpp:3"));
   forget_last_call(*segment, 0);
   EXPECT_EQ(describe_last_call(segment, 0), "it made no call");
+}
+
+/// A process that waits for its end.
+pid_t make_launcher() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    while (true) ::pause();
+  }
+  return pid;
+}
+
+TEST(Watchdog, TellsTheDeathOfTheLauncherOnce) {
+  const pid_t launcher = make_launcher();
+  std::atomic<int> told = 0;
+  WatchdogOptions options;
+  options.heartbeat = 1ms;
+  options.launcher = launcher;
+  options.on_event = [&](const LivenessEvent& event) {
+    EXPECT_EQ(event.kind, LivenessEvent::Kind::kOrphaned);
+    EXPECT_EQ(event.text, fmt::format("process {}, the launcher of this rank, died", launcher));
+    ++told;
+  };
+  const auto watchdog = Watchdog::start(test::make_segment(1), 0, {}, options).or_throw();
+  ::usleep(20'000);
+  EXPECT_EQ(told, 0);
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  const auto deadline = base::Deadline::after(20s);
+  while (told == 0 && !deadline.passed()) ::usleep(1000);
+  ::usleep(20'000);
+  EXPECT_EQ(told, 1);
 }
 
 TEST(Watchdog, BeatsAndLeaves) {

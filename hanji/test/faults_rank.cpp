@@ -15,6 +15,7 @@
 #include "hanji/base/exception.h"
 #include "hanji/base/file.h"
 #include "hanji/base/log.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/launch/environment.h"
 #include "hanji/launch/inherited.h"
 #include "hanji/schedule/all_reduce.h"
@@ -232,7 +233,7 @@ int main(int argc, char** argv) {
   try {
     auto inherited = launch::inherited_endpoints().or_throw();
     launch::report_crashes(inherited.endpoints, inherited.endpoints.rank);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    for (const int signal : base::kStopSignals) {
       if (argv[1] != std::string("deaf"))
         ::signal(signal, [](int got) { stop_signal = got; });
       else

@@ -31,6 +31,7 @@ launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_js
   options.log_directory = out / "logs";
   options.rank0_output = launch::Rank0Output::kLogAndLauncher;
   options.adopts_orphans = true;
+  options.saves_at_stop = true;
   return options;
 }
 

@@ -2,24 +2,17 @@
 
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include <csignal>
 
 #include <cerrno>
 
+#include "hanji/base/stop_signals.h"
+
 namespace hanji::train {
-namespace {
-
-sigset_t stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, signal);
-  return set;
-}
-
-}  // namespace
 
 Result<StopSignal> StopSignal::create() {
-  const sigset_t set = stop_signals();
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : base::obeyed_stop_signals()) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   base::Fd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd.valid()) return base::from_errno("signalfd", errno);

@@ -7,7 +7,8 @@
 
 namespace hanji::train {
 
-/// Receives INT, TERM and USR1 by polling between steps instead of by a handler.
+/// Receives the stop signals that this process obeys (base/stop_signals.h) by polling between steps
+/// instead of by a handler, also one that came before and was held.
 ///
 /// Thread  make it before any other thread starts: the signals are blocked in the calling thread and
 ///         in threads that it starts. They remain blocked, because a signal that was not polled must

@@ -71,7 +71,7 @@ VerifiedModel verify_own_model(world::World& world, const OwnModel& model,
 ///         backwards of a few samples run to predict memory and time.
 /// Errors  throws kInvalidArgument with all mistakes of the configuration; as hanji::deferred(),
 ///         models::ModuleModel and the module itself throw. All ranks fail.
-/// Thread  the main thread of the rank. INT, TERM and USR1 are blocked from here on; they end the run
+/// Thread  the main thread of the rank. Stop signals are blocked from here on; they end the run
 ///         with a checkpoint unless another thread of the program receives them. libtorch keeps the
 ///         plan's number of threads and kernels.
 template <class Make>

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "hanji/base/env.h"
 #include "hanji/base/log.h"
 #include "hanji/base/status.h"
 #include "hanji/launch/environment.h"
@@ -27,10 +28,19 @@ launch::Inherited meet(const launch::Identity& identity, const ConnectOptions& o
           .build_id = meeting.segment.build_id};
 }
 
+/// The process that started this rank, if it is one that ends its ranks: what a script has started with
+/// variables of its own may outlive the script.
+int launcher_of(const launch::Identity& identity) {
+  const bool by_hand = identity.source == launch::Source::kTorchrun &&
+                       !base::read(base::Variable::kTorchelasticRunId);
+  return identity.source == launch::Source::kAlone || by_hand ? 0 : ::getppid();
+}
+
 /// Ranks of one host are all there; those of several meet again over the network. Where the other
 /// hosts are lost, the waits of this rank end.
 Place meet_all(const launch::Identity& identity, const ConnectOptions& options) {
   Place place = attach(meet(identity, options));
+  place.launcher = launcher_of(identity);
   const auto lost = [segment = place.segment](const Status& why) {
     segment->abort(-1, why.code(), why.message());
   };
@@ -69,7 +79,9 @@ World connect_as(const launch::Identity& identity, const ConnectOptions& options
         "connect()",
         identity.local_size, identity.world_size)));
   }
-  return enter(meet_all(identity, options), options);
+  Place place = meet_all(identity, options);
+  place.launcher = 0;  // The program has its own rules: it knows its launcher better.
+  return enter(std::move(place), options);
 }
 
 }  // namespace hanji::world

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -121,13 +122,18 @@ namespace {
 shm::WatchdogOptions watchdog_options(const Place& place, const ConnectOptions& options) {
   using Kind = shm::LivenessEvent::Kind;
   shm::WatchdogOptions watchdog;
+  watchdog.launcher = place.launcher;
   watchdog.launcher_time = place.endpoints.control.valid() ? kLauncherTime : 0ms;
   watchdog.on_event = [log = base::Log(STDERR_FILENO, fmt::format("rank {}", place.hosts.rank)),
                        hosts = place.hosts,
                        told = options.on_liveness](const shm::LivenessEvent& event) {
     const bool ended = event.kind == Kind::kEnded;
-    ended ? log.error(event.text) : log.warn(event.text);
+    const bool orphaned = event.kind == Kind::kOrphaned;
+    ended ? log.error(event.text)
+          : log.warn(event.text + (orphaned ? "; this rank gets TERM" : ""));
     if (told) told(event);
+    // As a scheduler would stop it: a rank that saves at TERM does so.
+    if (orphaned) ::kill(::getpid(), SIGTERM);
     if (ended) launch::propose_to_hosts(hosts, event.text);
   };
   return watchdog;

@@ -10,11 +10,10 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/status.h"
+#include "hanji/base/stop_signals.h"
 
 namespace hanji::cli {
 namespace {
-
-constexpr std::array kEnding = {SIGINT, SIGTERM, SIGHUP};
 
 /// Where the handler writes, which has no other way to know it.
 std::atomic<int> pipe_of_handler{-1};
@@ -36,13 +35,13 @@ RemoveAtSignal::RemoveAtSignal(std::filesystem::path folder) : folder_(std::move
   write_end_ = base::Fd(ends[1]);
   pipe_of_handler.store(ends[1]);
   thread_ = std::thread([this] { wait_and_remove(); });
-  for (const int signal : kEnding) {
+  for (const int signal : base::kStopSignals) {
     if (std::signal(signal, pass_to_thread) == SIG_IGN) std::signal(signal, SIG_IGN);
   }
 }
 
 RemoveAtSignal::~RemoveAtSignal() {
-  for (const int signal : kEnding) {
+  for (const int signal : base::kStopSignals) {
     if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
   }
   pipe_of_handler.store(-1);

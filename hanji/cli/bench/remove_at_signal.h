@@ -7,8 +7,8 @@
 
 namespace hanji::cli {
 
-/// While it lives, INT, TERM and HUP remove `folder` before they end this process, as they do
-/// without it. Those that were ignored stay so.
+/// While it lives, stop signals (base/stop_signals.h) remove `folder` before they end this process, as
+/// they do without it. Those that were ignored stay so.
 ///
 /// Dispositions belong to the process, so there is at most one at a time. Programs that are started
 /// meanwhile get the default ones.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "hanji/base/socket.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/base/version.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/hosts_file.h"
@@ -60,11 +61,8 @@ void judge(Server& server, const LostClient& lost) {
 }
 
 std::optional<int> signal_of(std::string_view word) {
-  constexpr std::array kWords = {std::pair(std::string_view("INT"), SIGINT),
-                                 std::pair(std::string_view("TERM"), SIGTERM),
-                                 std::pair(std::string_view("USR1"), SIGUSR1)};
-  for (const auto& [name, signal] : kWords) {
-    if (name == word) return signal;
+  for (const int signal : base::kStopSignals) {
+    if (::sigabbrev_np(signal) == word) return signal;
   }
   return {};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <string>
 
 #include "hanji/launch/restart.h"
@@ -10,6 +11,9 @@ namespace hanji::launch {
 // Decided for every program of ours; see the table of codes.
 inline constexpr int kRequeueExit = 75;
 inline constexpr int kInterruptedExit = 130;
+
+/// Of a program that saves when a stop signal comes.
+inline int stopped_exit(int signal) { return signal == SIGINT ? kInterruptedExit : kRequeueExit; }
 
 struct RestartDecision {
   bool restart = false;

@@ -8,10 +8,11 @@
 #include <cerrno>
 #include <utility>
 
+#include "hanji/base/stop_signals.h"
+
 namespace hanji::launch {
 namespace {
 
-constexpr std::array kRelayed = {SIGINT, SIGTERM, SIGUSR1};
 constexpr int kFree = -1;
 
 /// Where the handler writes. A handler has no other way to know; see SignalRelay on there being
@@ -43,9 +44,8 @@ Result<SignalRelay> SignalRelay::install() {
   struct sigaction action {};
   action.sa_handler = relay;
   action.sa_flags = SA_RESTART;
-  relay_now.before_.resize(kRelayed.size());
-  for (size_t i = 0; i < kRelayed.size(); ++i) {
-    ::sigaction(kRelayed[i], &action, &relay_now.before_[i]);
+  for (const int signal : base::obeyed_stop_signals()) {
+    ::sigaction(signal, &action, &relay_now.before_[signal]);
   }
   return relay_now;
 }
@@ -57,7 +57,7 @@ SignalRelay::SignalRelay(SignalRelay&& other) noexcept
 
 SignalRelay::~SignalRelay() {
   if (before_.empty()) return;
-  for (size_t i = 0; i < kRelayed.size(); ++i) ::sigaction(kRelayed[i], &before_[i], nullptr);
+  for (const auto& [signal, action] : before_) ::sigaction(signal, &action, nullptr);
   relay_fd.store(kFree);
 }
 

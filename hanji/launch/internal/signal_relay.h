@@ -1,16 +1,16 @@
 #pragma once
 
 #include <csignal>
+#include <map>
 #include <optional>
-#include <vector>
 
 #include "hanji/base/fd.h"
 #include "hanji/base/status.h"
 
 namespace hanji::launch {
 
-/// While it lives, INT, TERM and USR1 to this process become bytes of a pipe that poll(2) sees,
-/// whichever thread the kernel chose. The dispositions before come back at its end.
+/// While it lives, the stop signals that this process obeys (base/stop_signals.h) become bytes of a pipe
+/// that poll(2) sees, whichever thread the kernel chose. The dispositions before come back at its end.
 ///
 /// Dispositions belong to the process, so there is at most one relay at a time.
 class SignalRelay {
@@ -30,7 +30,7 @@ class SignalRelay {
 
   base::Fd read_end_;
   base::Fd write_end_;
-  std::vector<struct sigaction> before_;  ///< Empty once moved from.
+  std::map<int, struct sigaction> before_;  ///< By signal; empty once moved from.
 };
 
 }  // namespace hanji::launch

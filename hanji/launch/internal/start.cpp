@@ -15,6 +15,7 @@
 
 #include "hanji/base/advice.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/shm/liveness.h"
 
 namespace hanji::launch {
@@ -129,6 +130,7 @@ Result<RankProcess> start_program(StartSpec spec, const StartReport& report) {
   const std::vector<char*> arguments = pointers(spec.command);
   const std::vector<char*> environment = pointers(spec.environment);
   const pid_t launcher = ::getpid();
+  const base::HeldStopSignals held;  // The handler of the launcher is not for its copy.
   const pid_t pid = ::fork();
   if (pid == 0) {
     StartFailure failure{spec.rank, prepare(spec, mask, launcher), 0};
@@ -136,6 +138,7 @@ Result<RankProcess> start_program(StartSpec spec, const StartReport& report) {
       failure.stage = Stage::kExec;
       // A launcher that ignores these does so for itself: an exec would hand it on.
       for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
+      base::reset_stop_signals(spec.holds_stop_signals);
       ::execvpe(arguments[0], arguments.data(), environment.data());
     }
     failure.error = errno;

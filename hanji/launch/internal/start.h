@@ -18,6 +18,7 @@ struct StartSpec {
   int error = -1;                        ///< Becomes stderr.
   base::Fd control;                      ///< Our end of the control socket, for the RankProcess.
   std::vector<int> inherited;            ///< Stay open across exec.
+  bool holds_stop_signals = false;       ///< They stay pending until the program reads them.
   std::vector<std::string> command;      ///< Program and arguments.
   std::vector<std::string> environment;  ///< All of it.
 };

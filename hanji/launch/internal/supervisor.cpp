@@ -272,12 +272,16 @@ void Supervisor::blame_early_leaver(RankExit& exit) {
   notify({RankEventKind::kFailed, world_rank(leaver.rank), leaver.pid, outcome_.cause});
 }
 
-/// After a forwarded signal: with a code that says "saved and stopped", or of the signal itself.
-bool Supervisor::ended_as_asked(const RankExit& exit) const {
-  if (outcome_.stop_signal == 0 || !exit.failed()) return false;
+/// After a forwarded signal: with a code that says "saved and stopped", of the signal itself, or because
+/// the signal has ended a peer.
+bool Supervisor::ended_as_asked(const RankExit& exit) {
+  if (forwarded_.empty() || !exit.failed()) return false;
   const int code = exit.exit_code;
-  return code == kRequeueExit || code == kInterruptedExit || code == 128 + outcome_.stop_signal ||
-         exit.signal == outcome_.stop_signal;
+  const bool by_signal = std::ranges::any_of(
+      forwarded_, [&](int signal) { return code == 128 + signal || exit.signal == signal; });
+  stop_ended_one_ |= by_signal;
+  return by_signal || code == kRequeueExit || code == kInterruptedExit ||
+         (stop_ended_one_ && is_consequence(exit));
 }
 
 /// A rank that died of another's death may be seen before that one, whose exit takes its time. So
@@ -352,7 +356,10 @@ std::string Supervisor::describe_secondary(const RankExit& exit) const {
 
 int Supervisor::code_of(const RankExit& exit) const {
   const bool killed_by_us = phase_ == Phase::kKilling && exit.signal == SIGKILL;
-  if (killed_by_us && !forwarded_.empty()) return 128 + forwarded_.back();
+  if (killed_by_us && !forwarded_.empty()) {
+    const int stop = forwarded_.back();
+    return options_.saves_at_stop && exit.step < 0 ? stopped_exit(stop) : 128 + stop;
+  }
   return exit.signal != 0 ? 128 + exit.signal : exit.exit_code;
 }
 

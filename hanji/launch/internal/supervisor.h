@@ -19,7 +19,7 @@ namespace hanji::launch {
 /// Watches started ranks until all have ended:
 ///
 ///   running --rank fails--> verdict --verdict_time--> terminating --kill_grace--> killing
-///      \------INT, TERM, USR1-----> stopping --stop_grace, or a second INT-------> killing
+///      \------a stop signal-------> stopping --stop_grace, or a second INT-------> killing
 ///
 /// Of several hosts, each one's supervisor tells the others the first failure and stays until all
 /// have ended or one verdict holds for all.
@@ -53,7 +53,7 @@ class Supervisor {
   void ask_for_stacks() const;
   void take_death(RankExit exit);
   void record_failure(RankExit& exit);
-  bool ended_as_asked(const RankExit& exit) const;
+  bool ended_as_asked(const RankExit& exit);
   void blame_early_leaver(RankExit& exit);
   void begin_to_end(const RankExit& exit, const std::string& cause);
   std::string epilogue() const;
@@ -83,10 +83,11 @@ class Supervisor {
   base::OomKills oom_kills_;  ///< Before the ranks ran.
   std::string hostname_;
   std::vector<int> forwarded_;
-  int early_leaver_ = -1;       ///< Ended with code 0 while others were in the middle of the job.
-  bool provisional_ = false;    ///< The first failure told that another rank was its cause.
-  bool told_hosts_ = false;     ///< How it went here.
-  bool hosts_settled_ = false;  ///< All have ended, or a verdict holds for all.
+  bool stop_ended_one_ = false;  ///< A rank that did not catch the forwarded signal.
+  int early_leaver_ = -1;        ///< Ended with code 0 while others were in the middle of the job.
+  bool provisional_ = false;     ///< The first failure told that another rank was its cause.
+  bool told_hosts_ = false;      ///< How it went here.
+  bool hosts_settled_ = false;   ///< All have ended, or a verdict holds for all.
   Outcome outcome_;
 };
 

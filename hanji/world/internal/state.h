@@ -38,6 +38,7 @@ struct Place {
   launch::Hosts hosts;
   std::string plan_json;
   bool alone_in_process = true;  ///< False: one thread takes the places of all ranks in turn.
+  int launcher = 0;  ///< The process of another launcher that this rank must not outlive; 0: none.
 };
 
 /// From what a launcher left, as if this host were the only one.
