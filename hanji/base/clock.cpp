@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "hanji/base/run_clock.h"
+
 namespace hanji::base {
 namespace {
 
@@ -23,18 +25,18 @@ int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
 int64_t wall_ns() { return read_clock(CLOCK_REALTIME); }
 
 Deadline Deadline::after(std::chrono::nanoseconds duration) {
-  const int64_t now = now_ns();
+  const int64_t now = running_ns();
   if (duration.count() >= kNever - now) return never();
   return Deadline(now + std::max<int64_t>(duration.count(), -now));
 }
 
 Deadline Deadline::never() { return Deadline(kNever); }
 
-bool Deadline::passed() const { return at_ns_ != kNever && now_ns() >= at_ns_; }
+bool Deadline::passed() const { return at_ns_ != kNever && running_ns() >= at_ns_; }
 
 std::chrono::nanoseconds Deadline::remaining() const {
   if (at_ns_ == kNever) return std::chrono::nanoseconds::max();
-  return std::chrono::nanoseconds(std::max<int64_t>(0, at_ns_ - now_ns()));
+  return std::chrono::nanoseconds(std::max<int64_t>(0, at_ns_ - running_ns()));
 }
 
 int Deadline::poll_ms() const {

@@ -11,7 +11,8 @@ int64_t now_ns();
 /// Nanoseconds since 1970-01-01 UTC. For people and file names; it may jump.
 int64_t wall_ns();
 
-/// A moment after which a wait gives up.
+/// A moment after which a wait gives up. Time for which this process was paused does not count where a
+/// PauseWatch lives (run_clock.h).
 class Deadline {
  public:
   /// `duration` from now; a negative one has passed already, a huge one never passes.

@@ -78,9 +78,11 @@ class ThreadEngine : public TransferEngine {
 
   Result<std::optional<EndedTransfer>> next(const Deadline& deadline) override {
     std::unique_lock lock(queue_->mutex);
-    const auto most =
-        std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::hours(1));
-    queue_->changed.wait_for(lock, most, [&] { return !queue_->ended.empty(); });
+    while (queue_->ended.empty() && !deadline.passed()) {
+      const auto most =
+          std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::hours(1));
+      queue_->changed.wait_for(lock, most);
+    }
     if (queue_->ended.empty()) return std::optional<EndedTransfer>();
     const EndedTransfer ended = queue_->ended.front();
     queue_->ended.pop_front();

@@ -11,6 +11,7 @@
 #include "hanji/base/advice.h"
 #include "hanji/base/file.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/base/socket.h"
 #include "hanji/launch/flight_record.h"
 #include "hanji/launch/internal/control.h"
@@ -158,6 +159,7 @@ Result<Outcome> supervise(const LaunchOptions& options, Common& common,
                           std::vector<RankProcess> processes, SignalRelay* relay, HostLink* link) {
   for (Echo& echo : common.echoes) echo.close_write_end();
   HANJI_RETURN_IF_ERROR(introduce(processes));
+  HANJI_ASSIGN_OR_RETURN(const auto pauses, base::PauseWatch::start());
   Supervisor supervisor(options, common.segment, std::move(processes));
   supervisor.watch(relay);
   supervisor.watch(link);

@@ -14,6 +14,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/log.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/shm/segment.h"
 #include "hanji/test/fault_trial.h"
@@ -92,6 +93,7 @@ TEST_F(Surroundings, ALimitOnProcessesIsNamed) {
 TEST_F(Surroundings, ALimitOnThreadsIsNamed) {
   const auto answers = run_processes(1, [&](int) -> std::string {
     const auto segment = shm::Segment::create({.ranks = 1}).or_throw();
+    const auto pauses = base::PauseWatch::start().or_throw();  // which every world shares
     const rlimit none{0, 0};
     if (!become_ordinary() || ::setrlimit(RLIMIT_NPROC, &none) != 0) return "not possible";
     return shm::Watchdog::start(segment, 0, {}, {}).status().to_string();

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/shm/internal/preparation.h"
 #include "hanji/shm/internal/runner.h"
 #include "hanji/shm/internal/spin_wait.h"
@@ -81,7 +82,7 @@ class Engine::Core {
     const bool recorded = options_.recorder != nullptr;
     const bool at_once = operation.descriptor.in_line;  // peers wait for the line, not for a clock
     operation.start_ns = recorded && !at_once ? base::now_ns() : 0;
-    if (call.deadline.count() > 0) operation.submitted_ns = base::now_ns();
+    if (call.deadline.count() > 0) operation.submitted_ns = base::running_ns();
     ++submitted_;
     // A failure belongs to the call, which was started: wait() reports it.
     (void)advance();
@@ -285,12 +286,14 @@ class Engine::Core {
     const Operation& operation = at(completed_ + 1);
     if (stuck_since_ns_ == 0) {
       stuck_since_ns_ = now;
+      stuck_since_running_ns_ = base::running_ns(now);
       my_state().waiting_since_ns.store(now, std::memory_order_relaxed);
       my_state().waiting.store(pack_waiting(lines_.group(), operation.descriptor.operation),
                                std::memory_order_release);
     }
+    const int64_t running = base::running_ns(now);
     const Waiting waiting{runner_.sequence(), operation.descriptor.operation, operation.descriptor,
-                          static_cast<double>(now - stuck_since_ns_) / 1e9};
+                          static_cast<double>(running - stuck_since_running_ns_) / 1e9};
     for (int member = 0; member < size(); ++member) {
       const bool failed = lines_.failed(member) != Code::kOk;
       const auto presence = segment_->rank_state(lines_.world_rank(member)).presence.load();
@@ -303,19 +306,20 @@ class Engine::Core {
       return fail(failed ? gave_up_verdict(lines_, waiting, member)
                          : left_verdict(lines_, waiting, member));
     }
-    return out_of_time(now) ? fail(timeout_verdict(lines_, waiting)) : Status();
+    return out_of_time(running) ? fail(timeout_verdict(lines_, waiting)) : Status();
   }
 
   // The first open call may wait until its deadline or the engine's; those behind it until theirs.
-  bool out_of_time(int64_t now) {
+  // `running`: of base::running_ns().
+  bool out_of_time(int64_t running) {
     for (uint64_t ticket = completed_ + 1; ticket <= submitted_; ++ticket) {
       const Operation& operation = at(ticket);
       const bool own = operation.call.deadline.count() > 0;
       if (!own && ticket != completed_ + 1) continue;
       const auto limit = own ? operation.call.deadline : options_.deadline;
       const int64_t since =
-          own ? std::max(stuck_since_ns_, operation.submitted_ns) : stuck_since_ns_;
-      if (now - since > limit.count()) return true;
+          own ? std::max(stuck_since_running_ns_, operation.submitted_ns) : stuck_since_running_ns_;
+      if (running - since > limit.count()) return true;
     }
     return false;
   }
@@ -348,6 +352,7 @@ class Engine::Core {
   int spins_ = kSpinsOversubscribed;
   bool oversubscribed_ = true;
   int64_t stuck_since_ns_ = 0;
+  int64_t stuck_since_running_ns_ = 0;
   uint64_t checked_progress_ = 0;
   std::array<trace::NameId, schedule::kNumRoutines> names_{}, call_names_{};
   std::optional<trace::Recorder> calls_;  ///< The rank's last calls alone, however much it traces.

@@ -106,23 +106,26 @@ Result<std::unique_ptr<Watchdog>> Watchdog::start(std::shared_ptr<Segment> segme
   if (options.launcher > 0) {
     HANJI_ASSIGN_OR_RETURN(own.launcher, open_pidfd(options.launcher));
   }
+  HANJI_ASSIGN_OR_RETURN(auto pauses, base::PauseWatch::start());
   pidfds.resize(segment->ranks());
   segment->join(rank);
   try {
     return std::unique_ptr<Watchdog>(new Watchdog(std::move(segment), rank, std::move(pidfds),
-                                                  std::move(options), std::move(own)));
+                                                  std::move(options), std::move(own),
+                                                  std::move(pauses)));
   } catch (const std::system_error& error) {
     return base::no_more_processes("start the watchdog's thread", error.code().value());
   }
 }
 
 Watchdog::Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,
-                   WatchdogOptions options, Descriptors own)
+                   WatchdogOptions options, Descriptors own, base::PauseWatch pauses)
     : segment_(std::move(segment)),
       rank_(rank),
       pidfds_(std::move(pidfds)),
       options_(std::move(options)),
       own_(std::move(own)),
+      pauses_(std::move(pauses)),
       stopped_(pidfds_.size()),
       thread_([this] { run(); }) {}
 
@@ -168,7 +171,8 @@ std::chrono::nanoseconds Watchdog::check_heartbeats() {
   int64_t least = limit;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     if (!pidfds_[rank].valid() || presence_of(*segment_, rank) != Presence::kHere) continue;
-    const int64_t silent = base::now_ns() - segment_->rank_state(rank).heartbeat_ns.load();
+    const int64_t beat_ns = segment_->rank_state(rank).heartbeat_ns.load();
+    const int64_t silent = base::now_ns() - std::max(beat_ns, base::resumed_ns());
     const bool stopped = silent > limit;
     if (!stopped) least = std::min(least, limit - silent + 1);
     if (stopped == stopped_[rank]) continue;

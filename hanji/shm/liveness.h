@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hanji/base/fd.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/base/status.h"
 #include "hanji/shm/segment.h"
 
@@ -40,7 +41,8 @@ struct WatchdogOptions {
 ///
 /// One thread that sleeps on the peers' pidfds. A peer that dies without having left ends the job
 /// by Segment::abort(), so that every wait on every rank names it at once; one that was stopped is
-/// told to on_event and otherwise left to the deadlines.
+/// told to on_event and otherwise left to the deadlines. Time for which this process itself was paused
+/// (base/run_clock.h) counts as silence of nobody.
 class Watchdog {
  public:
   /// Joins the segment as `rank`. `pidfds` by rank; invalid ones are not watched.
@@ -57,7 +59,7 @@ class Watchdog {
     base::Fd launcher;
   };
   Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,
-           WatchdogOptions options, Descriptors own);
+           WatchdogOptions options, Descriptors own, base::PauseWatch pauses);
   void run();
   std::vector<pollfd> descriptors() const;
   void beat();
@@ -73,6 +75,7 @@ class Watchdog {
   std::vector<base::Fd> pidfds_;
   WatchdogOptions options_;
   Descriptors own_;
+  base::PauseWatch pauses_;
   std::vector<bool> stopped_;           ///< By rank: named already.
   std::optional<uint32_t> epoch_told_;  ///< Whose verdict was told.
   std::thread thread_;

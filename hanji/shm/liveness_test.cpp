@@ -207,6 +207,44 @@ TEST(Watchdog, TellsTheDeathOfTheLauncherOnce) {
   EXPECT_EQ(told, 1);
 }
 
+TEST(Processes, RanksThatAreAllPausedAreNotLateNorNamed) {
+  const auto segment = test::make_segment(2);
+  const pid_t tester = ::fork();
+  if (tester ==
+      0) {  // stops both ranks for longer than deadline and heartbeats, and goes on with them
+    for (int rank = 0; rank < 2; ++rank) {
+      while (segment->pid(rank) == 0) ::usleep(1000);
+    }
+    ::usleep(500'000);
+    for (const int signal : {SIGSTOP, SIGCONT}) {
+      for (int rank = 0; rank < 2; ++rank) ::kill(segment->pid(rank), signal);
+      if (signal == SIGSTOP) ::usleep(2'600'000);
+    }
+    ::_exit(0);
+  }
+  const auto answers = run_processes(2, [&](int rank) {
+    std::mutex mutex;
+    std::string seen;
+    WatchdogOptions options;
+    options.heartbeat = 700ms;
+    options.on_event = [&](const LivenessEvent& event) {
+      const std::lock_guard lock(mutex);
+      seen += event.text + "\n";
+    };
+    auto watchdog = watch(segment, rank, options);
+    if (rank == 1) ::usleep(3'500'000);  // rank 0 waits for it meanwhile
+    test::run_member(segment, rank,
+                     [&](Member& member) {
+                       base::throw_if_error(member.run(call_of(share(schedule::barrier(2)))));
+                     },
+                     {.deadline = 2400ms});
+    watchdog.reset();
+    return seen;
+  });
+  ::waitpid(tester, nullptr, 0);
+  EXPECT_THAT(answers, testing::Each(""));
+}
+
 TEST(Watchdog, BeatsAndLeaves) {
   const auto segment = test::make_segment(1);
   const internal::RankState& state = segment->rank_state(0);

@@ -7,6 +7,7 @@
 
 #include "hanji/base/env.h"
 #include "hanji/base/log.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/base/status.h"
 #include "hanji/launch/environment.h"
 #include "hanji/launch/inherited.h"
@@ -63,6 +64,7 @@ Place inherit(const ConnectOptions& options) {
 
 World connect(const ConnectOptions& options) {
   const launch::Identity identity = launch::detect().or_throw();
+  const auto pauses = base::PauseWatch::start().or_throw();  // from here on, then by the watchdog
   const bool inherits = identity.source == launch::Source::kHanji;
   if (identity.rank == 0 && !identity.nesting.empty()) {
     base::Log(STDERR_FILENO, "rank 0").info(identity.nesting);

@@ -76,20 +76,23 @@ Result<std::unique_ptr<Client>> Client::connect(StoreOptions options) {
   HANJI_RETURN_IF_ERROR(base::tune_connection(channel.fd(), options.silence));
   HANJI_ASSIGN_OR_RETURN(const base::HostPort own, base::local_place(channel.fd()));
   HANJI_ASSIGN_OR_RETURN(Wake wake, Wake::create());
-  std::unique_ptr<Client> client(
-      new Client(std::move(options), hello, std::move(channel), std::move(wake)));
+  HANJI_ASSIGN_OR_RETURN(auto pauses, base::PauseWatch::start());
+  std::unique_ptr<Client> client(new Client(std::move(options), hello, std::move(channel),
+                                            std::move(wake), std::move(pauses)));
   client->local_address_ = own.host;
   client->thread_ = std::thread([raw = client.get()] { raw->run(); });
   return client;
 }
 
-Client::Client(StoreOptions options, const Hello& hello, Channel channel, Wake wake)
+Client::Client(StoreOptions options, const Hello& hello, Channel channel, Wake wake,
+               base::PauseWatch pauses)
     : options_(std::move(options)),
       hello_(hello),
       wake_(std::move(wake)),
+      pauses_(std::move(pauses)),
       channel_(std::move(channel)),
-      heard_ns_(base::now_ns()),
-      beat_ns_(heard_ns_) {
+      heard_ns_(base::running_ns()),
+      beat_ns_(base::now_ns()) {
   hello_.resumes = 1;
 }
 
@@ -199,7 +202,7 @@ Status Client::take_answers() {
   while (true) {
     HANJI_ASSIGN_OR_RETURN(const auto frame, channel_->next());
     if (!frame) return {};
-    heard_ns_ = base::now_ns();
+    heard_ns_ = base::running_ns();
     HANJI_ASSIGN_OR_RETURN(Response response, parse_response(*frame));
     const auto call = calls_.find(response.id);
     if (call == calls_.end()) continue;  // Of a beat, or answered already.
@@ -231,12 +234,12 @@ void Client::beat() {
 }
 
 bool Client::silent_too_long() const {
-  return base::now_ns() - heard_ns_ > nanoseconds(options_.silence).count();
+  return base::running_ns() - heard_ns_ > nanoseconds(options_.silence).count();
 }
 
 void Client::reconnect() {
   const auto gone = base::Deadline::after(kGone);
-  const int64_t left = heard_ns_ + nanoseconds(options_.silence).count() - base::now_ns();
+  const int64_t left = heard_ns_ + nanoseconds(options_.silence).count() - base::running_ns();
   const auto patience = base::Deadline::after(nanoseconds(std::max<int64_t>(left, 0)));
   while (true) {
     auto fresh = try_again(earlier(patience, kOneTry));
@@ -260,7 +263,7 @@ void Client::take_over(Channel fresh) {
   static_cast<void>(base::tune_connection(fresh.fd(), options_.silence));
   const std::lock_guard lock(mutex_);
   channel_ = std::move(fresh);
-  heard_ns_ = base::now_ns();
+  heard_ns_ = base::running_ns();
   for (const auto& [id, call] : calls_) {
     if (!call.response) channel_->queue(call.bytes);
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "hanji/base/run_clock.h"
 #include "hanji/launch/control_plane/channel.h"
 #include "hanji/launch/control_plane/handshake.h"
 #include "hanji/launch/control_plane/request.h"
@@ -46,7 +47,8 @@ class Client {
     Watcher watcher;
   };
 
-  Client(StoreOptions options, const Hello& hello, Channel channel, Wake wake);
+  Client(StoreOptions options, const Hello& hello, Channel channel, Wake wake,
+         base::PauseWatch pauses);
 
   void run();
   void wait(std::chrono::nanoseconds time);
@@ -66,13 +68,14 @@ class Client {
   Hello hello_;
   std::string local_address_;
   Wake wake_;
+  base::PauseWatch pauses_;
   std::mutex mutex_;  ///< Of all below.
   std::condition_variable answered_;
   std::optional<Channel> channel_;
   std::map<uint64_t, Call> calls_;
   uint64_t next_id_ = 1;
   std::vector<std::pair<Watcher, std::string>> told_;  ///< Only the thread uses it.
-  int64_t heard_ns_;
+  int64_t heard_ns_;                                   ///< Of base::running_ns().
   int64_t beat_ns_;
   uint64_t goodbye_ = 0;  ///< Its id, once said.
   bool stopping_ = false;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "hanji/base/run_clock.h"
 #include "hanji/launch/control_plane/authenticator.h"
 #include "hanji/launch/control_plane/sessions.h"
 #include "hanji/launch/control_plane/table.h"
@@ -23,11 +24,13 @@ constexpr auto kShortTick = 20ms;
 
 class Server::Impl {
  public:
-  Impl(ServerOptions options, base::Fd listener, Wake wake, base::HostPort place)
+  Impl(ServerOptions options, base::Fd listener, Wake wake, base::HostPort place,
+       base::PauseWatch pauses)
       : options_(std::move(options)),
         place_(std::move(place)),
         listener_(std::move(listener)),
         wake_(std::move(wake)),
+        pauses_(std::move(pauses)),
         authenticator_({.token = options_.token,
                         .greeting_time = options_.greeting_time,
                         .max_pending = static_cast<size_t>(options_.max_pending),
@@ -120,6 +123,7 @@ class Server::Impl {
   const base::HostPort place_;
   base::Fd listener_;
   Wake wake_;
+  base::PauseWatch pauses_;
   mutable std::mutex mutex_;  ///< Of the three below.
   Authenticator authenticator_;
   Sessions sessions_;
@@ -132,8 +136,9 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
   HANJI_ASSIGN_OR_RETURN(base::Fd listener, base::listen_tcp(options.place));
   HANJI_ASSIGN_OR_RETURN(base::HostPort place, base::local_place(listener.get()));
   HANJI_ASSIGN_OR_RETURN(Wake wake, Wake::create());
+  HANJI_ASSIGN_OR_RETURN(auto pauses, base::PauseWatch::start());
   auto impl = std::make_unique<Impl>(std::move(options), std::move(listener), std::move(wake),
-                                     std::move(place));
+                                     std::move(place), std::move(pauses));
   std::unique_ptr<Server> server(new Server(std::move(impl)));
   server->impl_->start(*server);
   return server;

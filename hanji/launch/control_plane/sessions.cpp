@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "hanji/base/run_clock.h"
+
 namespace hanji::launch {
 namespace {
 
@@ -55,7 +57,7 @@ Status Sessions::admit(Authenticator::AuthenticatedPeer peer) {
   Session& session = **seat;
   session.from = peer.from;
   session.channel = std::move(channel);
-  session.heard_ns = base::now_ns();
+  session.heard_ns = base::running_ns();
   return {};
 }
 
@@ -145,7 +147,7 @@ Status Sessions::exchange(Session& session, Table& table) {
   while (true) {
     HANJI_ASSIGN_OR_RETURN(const auto frame, session.channel->next());
     if (!frame) break;
-    session.heard_ns = base::now_ns();
+    session.heard_ns = base::running_ns();
     HANJI_RETURN_IF_ERROR(take(session, *frame, table));
   }
   HANJI_RETURN_IF_ERROR(session.channel->flush());
@@ -190,12 +192,12 @@ void Sessions::deliver(const std::vector<Table::Reply>& replies) {
 
 void Sessions::break_off(Session& session, const Status& why) {
   session.channel.reset();
-  session.broken_ns = base::now_ns();
+  session.broken_ns = base::running_ns();
   session.broken_by = why;
 }
 
 std::optional<Status> Sessions::why_lost(const Session& session) const {
-  const int64_t now = base::now_ns();
+  const int64_t now = base::running_ns();
   const auto longer = [&](int64_t since, std::chrono::milliseconds time) {
     return now - since > std::chrono::nanoseconds(time).count();
   };

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "hanji/base/clock.h"
+
 namespace hanji::comm::c10d {
 namespace {
 
@@ -72,7 +74,7 @@ bool GroupWork::wait(std::chrono::milliseconds timeout) {
   const auto ended = [this] { return completed_; };
   if (limit <= std::chrono::milliseconds(0)) {
     cv_.wait(lock, ended);
-  } else if (!cv_.wait_for(lock, limit, ended)) {
+  } else if (!ends_within(limit, lock)) {
     lock.unlock();
     const Status late = base::timeout(fmt::format(
         "Timed out waiting {}ms for the other ranks in {} (call {} of rank {}); after that timeout "
@@ -85,6 +87,15 @@ bool GroupWork::wait(std::chrono::milliseconds timeout) {
   }
   if (exception_) std::rethrow_exception(exception_);
   return true;
+}
+
+bool GroupWork::ends_within(std::chrono::milliseconds limit, std::unique_lock<std::mutex>& lock) {
+  const auto deadline = base::Deadline::after(limit);
+  constexpr std::chrono::nanoseconds kLook = std::chrono::hours(1);
+  while (!completed_ && !deadline.passed()) {
+    cv_.wait_for(lock, std::min(deadline.remaining(), kLook));
+  }
+  return completed_;
 }
 
 // Faster than to be woken by the group's thread, which ends the call all the same if this fails.

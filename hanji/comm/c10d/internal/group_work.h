@@ -48,6 +48,7 @@ class GroupWork final : public ::c10d::Work {
 
  private:
   void drive();
+  bool ends_within(std::chrono::milliseconds limit, std::unique_lock<std::mutex>& lock);
 
   const CallName name_;
   const uint64_t sequence_;

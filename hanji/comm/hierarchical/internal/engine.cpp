@@ -11,6 +11,7 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/clock.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/comm/internal/record.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/cost/select.h"
@@ -83,7 +84,7 @@ Status HierarchicalEngine::check() {
   const shm::Segment& segment = *peers_.local.heap().segment();
   if (segment.aborted()) {
     lose(Error(segment.abort_status()));
-  } else if (phase_ != Phase::kStages && base::now_ns() - phase_since_ns_ > limit().count()) {
+  } else if (phase_ != Phase::kStages && base::running_ns() - since_running_ns_ > limit().count()) {
     lose(Error(late()));
   }
   return status_;
@@ -177,6 +178,7 @@ void HierarchicalEngine::open() {
     set_verdict(mine_, status_of(error).at("rank " + names_.of(rank())));
   }
   phase_since_ns_ = base::now_ns();
+  since_running_ns_ = base::running_ns(phase_since_ns_);
   phase_ = Phase::kHost;
   exchange_ = exchange(peers_.local, Routine::kAllGather, num_neighbours());
 }

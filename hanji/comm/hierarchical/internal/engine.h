@@ -90,6 +90,7 @@ class HierarchicalEngine final : public Engine {
 
   Phase phase_ = Phase::kIdle;
   int64_t phase_since_ns_ = 0;
+  int64_t since_running_ns_ = 0;  ///< The same of base::running_ns().
   CallClock clock_;
   int64_t arrived_ns_ = 0;             ///< All ranks had called the first call,
   int64_t between_at_arrival_ns_ = 0;  ///< and between_hosts_ns() was this.

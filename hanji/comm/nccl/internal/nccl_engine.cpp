@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/run_clock.h"
 #include "hanji/comm/internal/description.h"
 #include "hanji/comm/internal/message_walk.h"
 #include "hanji/comm/internal/record.h"
@@ -59,6 +60,7 @@ Result<uint64_t> NcclEngine::submit(const Request& request, const Choice& choice
   call.request = request;
   call.choice = choice;
   call.start_ns = base::now_ns();
+  call.start_running_ns = base::running_ns(call.start_ns);
   const uint64_t ticket = completed_ + calls_.size() + 1;
   const Description mine = describe(request, say_way(choice), ticket);
   call.where = fmt::format("{} as call {} at {}", schedule::name_of(request.routine), ticket,
@@ -108,8 +110,8 @@ Status NcclEngine::check() {
 // A call that waits for a rank to describe it is late where descriptions travel.
 Status NcclEngine::late(const Call& call) const {
   if (!call.ended && parts_.comm != nullptr) return {};
-  const int64_t since = call.ended ? call.launched_ns : call.start_ns;
-  if (base::now_ns() - since <= deadline_of(call).count()) return {};
+  const int64_t since = call.ended ? call.launched_running_ns : call.start_running_ns;
+  if (base::running_ns() - since <= deadline_of(call).count()) return {};
   const double seconds = std::chrono::duration<double>(deadline_of(call)).count();
   const std::string name = parts_.names.of(rank());
   if (!call.ended) {
@@ -212,7 +214,7 @@ Status NcclEngine::launch(Call& call) {
   });
   if (!status.ok()) return status.at(call.where);
   call.ended = parts_.stream->mark();
-  call.launched_ns = base::now_ns();
+  call.launched_running_ns = base::running_ns();
   return {};
 }
 

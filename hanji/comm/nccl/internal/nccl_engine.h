@@ -77,7 +77,8 @@ class NcclEngine final : public Engine {
     std::shared_ptr<Event> ready;  // the inputs are there
     std::shared_ptr<Event> ended;  // null until launched
     int64_t start_ns = 0;
-    int64_t launched_ns = 0;
+    int64_t start_running_ns = 0;  ///< The same, of base::running_ns().
+    int64_t launched_running_ns = 0;
   };
 
   Channel channel() const;
