@@ -88,7 +88,7 @@ class OnNetwork(unittest.TestCase):
                 return int(folder.name)
         self.fail(f"rank {rank} has no process")
 
-    def run_until_killed(self, rank, job, ranks=(2, 2)):
+    def run_until_killed(self, rank, job, ranks=(2, 2), before=lambda run: None):
         """The run of an endless job with ranks[h] of its ranks on host h, one of which is killed after two steps."""
         with Network(len(ranks)) as network:
             run = Run(HANJI, network, ranks, self.folder, job,
@@ -98,6 +98,7 @@ class OnNetwork(unittest.TestCase):
             while not log.exists() or log.read_text().count('"step"') < 2:
                 self.assertLess(time.monotonic(), end, run.log(0))
                 time.sleep(0.05)
+            before(run)
             os.kill(self.process_of(rank), signal.SIGKILL)
             done = run.wait(TIMEOUT)
         self.assertEqual([code for code, _ in done], [128 + 9] * len(ranks), done)
@@ -272,10 +273,23 @@ class Hosts(OnNetwork):
         hosts = self.on_hosts([1, 2], job, "hosts1", "--mesh", "pp=3", "--resume", "--steps", 6)
         self.assertEqual(hosts["state_sha256"], resumed["state_sha256"])
 
+    def ask_why_it_hangs(self, run):
+        """Rank 3, on host 1, is stopped: each host says what it sees."""
+        def debug(host):
+            return subprocess.run([HANJI, "debug", str(run.launchers[host].pid)], text=True, capture_output=True,
+                                  timeout=TIMEOUT).stdout
+
+        os.kill(self.process_of(3), signal.SIGSTOP)
+        end = time.monotonic() + TIMEOUT
+        while "is not known here" not in (text := debug(0)):
+            self.assertLess(time.monotonic(), end, text)
+        self.assertRegex(text, r"^ranks? [01].* waits? in (message|operation) \d+ .*ranks 2-3 on host \S+\(10.77.0.2\)")
+        self.assertRegex(debug(1), r"^rank 3 \(process \d+, .*is stopped")
+
     def test_a_stage_that_dies_is_named_by_its_place_on_the_other_host(self):
         job = [HANJI, "train", "--steps", 100000, "--seed", 3, *NANO, "--mesh", "pp=2,dp=2",
                "--set", "train.evaluate_every=0", "--out", self.folder / "out"]
-        run = self.run_until_killed(3, job)
+        run = self.run_until_killed(3, job, before=self.ask_why_it_hangs)
         for rank in range(2):
             self.assertRegex(run.log(rank), r"rank \d.* error: .*rank 3 \([^)]*pp=1,dp=1,", rank)
 

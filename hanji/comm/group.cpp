@@ -121,6 +121,9 @@ Group divide(const Group& parent, int id, const std::vector<int>& members, Group
   }
   options.rank_names = options.rank_names.part(members);
   Group part = state->divide()(id, members, std::move(options));
+  std::vector<int> in_job = members;
+  for (int& rank : in_job) rank = state->job_ranks().empty() ? rank : state->job_ranks()[rank];
+  part.state()->set_job_ranks(std::move(in_job));
   if (!state->engine().shares_memory() && state->connect()) {
     // Messages between two ranks are one sequence, whatever group they are called on.
     part.state()->set_connect([connect = state->connect(), members](const GroupState::Ends& ends) {

@@ -7,9 +7,12 @@
 namespace hanji::shm {
 
 std::string describe_operation(const GroupSnapshot& group, uint64_t operation) {
-  if (!group.sender) return fmt::format("operation {} of group {}", operation, group.id);
-  return fmt::format("message {} from rank {} to rank {}", operation, *group.sender,
-                     group.members.back().rank);
+  if (group.sender) {
+    return fmt::format("message {} from rank {} to rank {}", operation, *group.sender,
+                       group.receiver.value_or(group.members.back().rank));
+  }
+  return group.name.empty() ? fmt::format("operation {} of group {}", operation, group.id)
+                            : fmt::format("operation {} of group {}", operation, group.name);
 }
 
 uint64_t present_operation(const GroupSnapshot& group) {

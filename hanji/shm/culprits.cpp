@@ -38,11 +38,38 @@ HangVerdict describe_circle(const Snapshot& snapshot, const std::vector<Wait>& w
     for (const MemberSnapshot* member : wait.missing) others.push_back(member->rank);
     verdict.sentence +=
         fmt::format("{} {} waits for {} in {}, {}, for {}", separator,
-                    name_rank(snapshot.ranks[wait.waiter->rank]), list_ranks(others),
+                    name_rank(snapshot.of_rank(wait.waiter->rank)), list_ranks(others),
                     describe_operation(*wait.group, wait.waiter->begun),
                     describe_call(*wait.waiter), seconds_since(snapshot, *wait.waiter->waiting_ns));
     separator = ';';
   }
+  return verdict;
+}
+
+/// All of this host wait, for messages of others.
+HangVerdict describe_elsewhere(const Snapshot& snapshot, const std::vector<Wait>& waits) {
+  const Wait* first = nullptr;
+  for (const Wait& wait : waits) {
+    if (!wait.is_elsewhere()) continue;
+    if (first == nullptr || *wait.waiter->waiting_ns < *first->waiter->waiting_ns) first = &wait;
+  }
+  std::vector<int> ranks;
+  for (const Wait& wait : waits) {
+    if (wait.group == first->group) ranks.push_back(wait.waiter->rank);
+  }
+  HangVerdict verdict;
+  verdict.kind = HangKind::kElsewhere;
+  verdict.culprits = first->group->elsewhere;
+  verdict.group = first->group->id;
+  verdict.operation = first->waiter->begun;
+  std::ranges::sort(verdict.culprits);
+  verdict.sentence = fmt::format(
+      "{} {} in {}, {}, for {}, and no rank of this host is missing there; what {} {} is not known "
+      "here ({}): run hanji debug on their host",
+      list_ranks(ranks), plural(ranks, "waits", "wait"),
+      describe_operation(*first->group, first->waiter->begun), describe_call(*first->waiter),
+      seconds_since(snapshot, *first->waiter->waiting_ns), list_ranks(verdict.culprits),
+      plural(verdict.culprits, "does", "do"), describe_other_hosts(snapshot));
   return verdict;
 }
 
@@ -55,7 +82,7 @@ HangVerdict blame(HangKind kind, const Snapshot& snapshot, const std::vector<Wai
   verdict.culprits = culprits;
   std::ranges::sort(verdict.culprits);
   for (const int rank : verdict.culprits) {
-    verdict.sentence += fmt::format("{} {}, {}; ", name_rank(snapshot.ranks[rank]), what(rank),
+    verdict.sentence += fmt::format("{} {}, {}; ", name_rank(snapshot.of_rank(rank)), what(rank),
                                     describe_whereabouts(snapshot, waits, rank));
   }
   verdict.sentence += describe_waiters(snapshot, waits, {culprits.begin(), culprits.end()});
@@ -90,7 +117,7 @@ std::optional<HangVerdict> find_given_up(const Snapshot& snapshot) {
           group.id,
           member.begun,
           fmt::format("{} gave up in {} ({}); its own message tells why",
-                      name_rank(snapshot.ranks[member.rank]),
+                      name_rank(snapshot.of_rank(member.rank)),
                       describe_operation(group, member.begun), base::name_of(member.failed))};
     }
   }
@@ -112,8 +139,8 @@ std::optional<HangVerdict> find_different_calls(const Snapshot& snapshot) {
             a.call->operation,
             fmt::format("the calls differ since {}: {} calls {} at {}, {} calls {} at {}",
                         describe_operation(group, a.call->operation),
-                        name_rank(snapshot.ranks[a.rank]), a.call->arguments, a.call->call_site,
-                        name_rank(snapshot.ranks[b.rank]), b.call->arguments, b.call->call_site)};
+                        name_rank(snapshot.of_rank(a.rank)), a.call->arguments, a.call->call_site,
+                        name_rank(snapshot.of_rank(b.rank)), b.call->arguments, b.call->call_site)};
       }
     }
   }
@@ -123,15 +150,18 @@ std::optional<HangVerdict> find_different_calls(const Snapshot& snapshot) {
 HangVerdict judge_waits(const Snapshot& snapshot, const std::vector<Wait>& waits) {
   std::set<int> waiters;
   for (const Wait& wait : waits) {
-    if (!wait.missing.empty()) waiters.insert(wait.waiter->rank);
+    if (!wait.missing.empty() || wait.is_elsewhere()) waiters.insert(wait.waiter->rank);
   }
   std::vector<int> absent;
   for (const int rank : all_missing(waits)) {
     if (!waiters.contains(rank)) absent.push_back(rank);
   }
-  if (absent.empty()) return describe_circle(snapshot, waits);
+  if (absent.empty()) {
+    return std::ranges::any_of(waits, &Wait::is_elsewhere) ? describe_elsewhere(snapshot, waits)
+                                                           : describe_circle(snapshot, waits);
+  }
   return blame(HangKind::kAbsent, snapshot, waits, absent,
-               [&](int rank) { return describe_absence(snapshot.ranks[rank], waits); });
+               [&](int rank) { return describe_absence(snapshot.of_rank(rank), waits); });
 }
 
 }  // namespace hanji::shm::internal

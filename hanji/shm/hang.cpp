@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hanji/shm/internal/culprits.h"
 #include "hanji/shm/internal/hang_words.h"
 
@@ -25,7 +27,14 @@ HangVerdict nothing_hangs(const Snapshot& snapshot, const Wait* wait) {
         describe_operation(*wait->group, wait->waiter->begun), describe_call(*wait->waiter),
         seconds_since(snapshot, *wait->waiter->waiting_ns));
   }
+  if (!snapshot.other_hosts.empty()) {
+    verdict.sentence += fmt::format("; {}: not known here", describe_other_hosts(snapshot));
+  }
   return verdict;
+}
+
+bool is_awaited(const std::vector<Wait>& waits) {
+  return !all_missing(waits).empty() || std::ranges::any_of(waits, &Wait::is_elsewhere);
 }
 
 }  // namespace
@@ -38,6 +47,7 @@ std::string_view name_of(HangKind kind) {
     case HangKind::kGaveUp: return "gave_up";
     case HangKind::kDiverged: return "diverged";
     case HangKind::kAbsent: return "absent";
+    case HangKind::kElsewhere: return "elsewhere";
     case HangKind::kNone: return "none";
   }
   return "unknown";
@@ -55,18 +65,18 @@ HangVerdict judge(const Snapshot& snapshot, std::chrono::nanoseconds patience) {
   const std::vector<Wait> waits = find_waits(snapshot);
   const std::set<int> missing = all_missing(waits);
   const Wait* wait = longest(waits);
-  const bool hangs = wait != nullptr && !missing.empty() &&
+  const bool hangs = wait != nullptr && is_awaited(waits) &&
                      snapshot.taken_ns - *wait->waiter->waiting_ns >= patience.count();
   // A rank that has not come yet may be starting.
   const auto lost = lost_ranks(snapshot, hangs ? missing : std::set<int>());
   if (!lost.empty()) {
     return blame(HangKind::kDead, snapshot, waits, lost,
-                 [&](int rank) { return describe_loss(snapshot.ranks[rank]); });
+                 [&](int rank) { return describe_loss(snapshot.of_rank(rank)); });
   }
   const auto stopped = ranks_that(snapshot, [](const auto& rank) { return rank.stopped(); });
   if (!stopped.empty()) {
     return blame(HangKind::kStopped, snapshot, waits, stopped, [&](int rank) {
-      return fmt::format("is stopped (state {})", snapshot.ranks[rank].state);
+      return fmt::format("is stopped (state {})", snapshot.of_rank(rank).state);
     });
   }
   if (auto given_up = find_given_up(snapshot)) return *given_up;

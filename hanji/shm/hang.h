@@ -11,16 +11,17 @@ namespace hanji::shm {
 
 /// What is the matter with a job; the first that holds.
 enum class HangKind {
-  kEnded,     ///< A word has ended it.
-  kDead,      ///< A rank is dead, or left, or never came, while others need it.
-  kStopped,   ///< A rank is stopped by a signal or a debugger.
-  kGaveUp,    ///< A rank gave a group up by itself.
-  kDiverged,  ///< Ranks are in different calls and wait for each other.
-  kAbsent,    ///< Ranks wait for others that do something else.
-  kNone,      ///< Nobody has waited for long.
+  kEnded,      ///< A word has ended it.
+  kDead,       ///< A rank is dead, or left, or never came, while others need it.
+  kStopped,    ///< A rank is stopped by a signal or a debugger.
+  kGaveUp,     ///< A rank gave a group up by itself.
+  kDiverged,   ///< Ranks are in different calls and wait for each other.
+  kAbsent,     ///< Ranks wait for others that do something else.
+  kElsewhere,  ///< Ranks wait for messages of ranks on other hosts, where this snapshot ends.
+  kNone,       ///< Nobody has waited for long.
 };
 
-/// "ended", "dead", "stopped", "gave_up", "diverged", "absent", "none".
+/// "ended", "dead", "stopped", "gave_up", "diverged", "absent", "elsewhere", "none".
 std::string_view name_of(HangKind kind);
 
 struct HangVerdict {

@@ -78,6 +78,64 @@ Snapshot two_groups() {
   return snapshot;
 }
 
+/// Ranks 2 and 3 of a job, which wait for messages of ranks 0 and 1 on another host.
+Snapshot second_host(int waiters = 2) {
+  Snapshot snapshot = computing(2);
+  for (int i = 0; i < 2; ++i) snapshot.ranks[i].rank = snapshot.groups[0].members[i].rank = 2 + i;
+  snapshot.other_hosts = {{.first_rank = 0, .num_ranks = 2, .name = "b"}};
+  GroupSnapshot messages{.id = 900, .name = "world", .elsewhere = {0, 1}};
+  for (int rank = 2; rank < 4; ++rank) {
+    MemberSnapshot member;
+    member.rank = rank;
+    member.begun = member.completed = 4;
+    messages.members.push_back(member);
+  }
+  for (int i = 0; i < waiters; ++i) wait_in(messages, 2 + i, 12 - i);
+  snapshot.groups.push_back(messages);
+  return snapshot;
+}
+
+TEST(Hang, RanksThatWaitForAnotherHostHangAndSayWhatIsNotKnownHere) {
+  const Snapshot snapshot = second_host();
+  const HangVerdict verdict = judge(snapshot);
+  EXPECT_EQ(verdict.kind, HangKind::kElsewhere);
+  EXPECT_THAT(verdict.culprits, ElementsAre(0, 1));
+  EXPECT_EQ(verdict.sentence,
+            "ranks 2 and 3 wait in operation 5 of group world, all_reduce(sum, float32, 64 "
+            "elements) at train.cpp:9, for 12.0 s, and no rank of this host is missing there; what "
+            "ranks 0 and 1 do is not known here (ranks 0-1 on host b): run hanji debug on their "
+            "host");
+  EXPECT_THAT(table(snapshot), AllOf(HasSubstr("operation 5 of group world: arrived 2, 3"),
+                                     HasSubstr("of ranks 2, 3 here, 0, 1 elsewhere\n"),
+                                     HasSubstr("not known here: ranks 0-1 on host b; run hanji")));
+}
+
+TEST(Hang, ARankOfThisHostThatIsMissingAmongMessagesIsNamedFirst) {
+  const HangVerdict verdict = judge(second_host(1));
+  EXPECT_EQ(verdict.kind, HangKind::kAbsent);
+  EXPECT_THAT(verdict.culprits, ElementsAre(3));
+  EXPECT_THAT(verdict.sentence,
+              StartsWith("rank 3 (process 101) has not come to operation 5 of group world"));
+}
+
+TEST(Hang, ARankThatWaitsForAMessageIsNotTheCauseForItsHost) {
+  Snapshot snapshot = second_host(0);
+  wait_in(snapshot.groups[0], 3, 20);  // rank 3 waits for rank 2 in shared memory
+  GroupSnapshot messages{.id = 901, .sender = 0, .receiver = 2, .name = "p2p", .elsewhere = {0}};
+  messages.members.emplace_back().rank = 2;
+  wait_in(messages, 2, 19, "recv");
+  snapshot.groups.push_back(messages);
+  const HangVerdict verdict = judge(snapshot);
+  EXPECT_EQ(verdict.kind, HangKind::kElsewhere);
+  EXPECT_THAT(verdict.sentence,
+              StartsWith("rank 2 waits in message 1 from rank 0 to rank 2, recv"));
+}
+
+TEST(Hang, WhereNobodyWaitsTheOtherHostsAreUnknown) {
+  EXPECT_THAT(judge(second_host(0)).sentence,
+              testing::EndsWith("nobody waits for anybody; ranks 0-1 on host b: not known here"));
+}
+
 TEST(Hang, RanksThatComputeDoNotHang) {
   const HangVerdict verdict = judge(computing());
   EXPECT_EQ(verdict.kind, HangKind::kNone);

@@ -39,6 +39,23 @@ std::string list_ranks(const std::vector<int>& ranks) {
   return text;
 }
 
+std::string describe_other_hosts(const Snapshot& snapshot) {
+  std::string text;
+  for (const OtherHost& host : snapshot.other_hosts) {
+    if (!text.empty()) text += ", ";
+    if (host.first_rank < 0) {
+      text += fmt::format("{} on other hosts",
+                          host.num_ranks == 1 ? "1 rank" : fmt::format("{} ranks", host.num_ranks));
+    } else if (host.num_ranks == 1) {
+      text += fmt::format("rank {} on host {}", host.first_rank, host.name);
+    } else {
+      text += fmt::format("ranks {}-{} on host {}", host.first_rank,
+                          host.first_rank + host.num_ranks - 1, host.name);
+    }
+  }
+  return text;
+}
+
 std::string plural(const std::vector<int>& ranks, std::string_view one, std::string_view many) {
   return std::string(ranks.size() == 1 ? one : many);
 }
@@ -75,6 +92,7 @@ std::string describe_waiters(const Snapshot& snapshot, const std::vector<Wait>& 
   }
   if (first == nullptr) return "nobody waits for it yet";
   std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());  // one may wait in two groups
   return fmt::format(
       "{} {} for it in {}, {}, for {}", list_ranks(ranks), plural(ranks, "waits", "wait"),
       describe_operation(*first->group, first->waiter->begun), describe_call(*first->waiter),

@@ -239,6 +239,14 @@ void Segment::leave(int rank) {
   rank_state(rank).presence.store(static_cast<uint32_t>(Presence::kLeft));
 }
 
+void Segment::describe_other_hosts(std::string_view lines) {
+  auto& hosts = *reinterpret_cast<OtherHosts*>(data() + kOtherHostsOffset);
+  uint32_t free = OtherHosts::kFree;
+  if (!hosts.state.compare_exchange_strong(free, OtherHosts::kWritten)) return;
+  std::memcpy(hosts.text.data(), lines.data(), std::min(lines.size(), hosts.text.size() - 1));
+  hosts.state.store(OtherHosts::kSet, std::memory_order_release);
+}
+
 bool Segment::is_expected(int rank) const {
   const auto presence = static_cast<Presence>(rank_state(rank).presence.load());
   return presence == Presence::kHere || presence == Presence::kDead;

@@ -22,6 +22,7 @@ struct Waiters;
 struct EpochWord;
 struct GroupRank;
 struct Line;
+struct OtherHosts;
 struct Offsets;
 struct RankState;
 struct SiteTable;
@@ -67,6 +68,9 @@ class Segment {
   bool is_expected(int rank) const;
   /// Process id of `rank`; 0 before it joined.
   int pid(int rank) const;
+  /// For those who look from outside: the other hosts of the job, a line "FIRST_RANK RANKS NAME" of
+  /// each, the name without spaces. Only the first call has an effect.
+  void describe_other_hosts(std::string_view lines);
   /// Processors that ranks have joined with, as one set.
   int num_processors() const;
 

@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "hanji/base/clock.h"
 #include "hanji/shm/internal/flag_line.h"
 #include "hanji/shm/internal/segment_layout.h"
 #include "hanji/shm/internal/verdict.h"
+#include "hanji/shm/message_wait.h"
 #include "hanji/trace/recorder.h"
 
 namespace hanji::shm {
@@ -61,6 +63,7 @@ class View {
     const uint32_t epoch = at<EpochWord>(kEpochOffset).epoch.load(std::memory_order_acquire);
     return (&at<AbortWord>(kAbortOffset))[std::min(epoch, kMaxEpochs - 1)];
   }
+  const OtherHosts& other_hosts() const { return at<OtherHosts>(kOtherHostsOffset); }
   const RankState& rank_state(int rank) const { return (&at<RankState>(offsets().ranks))[rank]; }
   const SiteTable& sites(int rank) const { return (&at<SiteTable>(offsets().sites))[rank]; }
   const GroupRank& member(int group, int rank) const {
@@ -260,6 +263,119 @@ RankPresence presence_of(uint32_t word) {
   return RankPresence::kNeverCame;
 }
 
+/// Who the ranks of the segment are among all of the job. One that has not come yet is counted on from
+/// those that have.
+struct Numbers {
+  std::vector<int> in_job;
+  int world_size = 0;
+};
+
+Numbers read_numbers(const View& view) {
+  Numbers numbers{.in_job = {}, .world_size = view.ranks()};
+  std::vector<std::optional<int>> known;
+  int first = 0;
+  for (int rank = 0; rank < view.ranks(); ++rank) {
+    const auto recorder = trace::Recorder::attach(view.trace(rank));
+    known.push_back(recorder.ok() ? std::optional(recorder->rank()) : std::nullopt);
+    if (!recorder.ok()) continue;
+    first = recorder->rank() - rank;
+    numbers.world_size = std::max(numbers.world_size, recorder->world_size());
+  }
+  for (int rank = 0; rank < view.ranks(); ++rank) {
+    numbers.in_job.push_back(known[rank].value_or(first + rank));
+  }
+  return numbers;
+}
+
+MemberSnapshot member_of_messages(const View& view, int rank, const MessageWait& wait) {
+  const MessageCall& call = wait.call;
+  MemberSnapshot member;
+  member.rank = rank;
+  member.begun = call.operation;
+  member.completed = wait.since_ns ? call.operation - 1 : call.operation;
+  member.waiting_ns = wait.since_ns;
+  const Descriptor posted{.routine = call.routine,
+                          .dtype = call.dtype,
+                          .op = call.op,
+                          .root = call.root,
+                          .tag = call.tag,
+                          .count = call.count};
+  member.call = PostedCall{call.operation,
+                           std::string(call.receives ? "recv" : name_of(call.routine)),
+                           std::string(name_of(call.dtype)),
+                           call.count,
+                           describe_arguments(posted, call.receives),
+                           site_of(view, rank, call.call_site)};
+  return member;
+}
+
+/// Of what each rank waited for last: its own group, and which of that group's ranks are here.
+void read_message_groups(const View& view, const std::vector<int>& in_job,
+                         std::vector<GroupSnapshot>& groups) {
+  std::vector<std::optional<MessageWait>> waits;
+  for (int rank = 0; rank < view.ranks(); ++rank) {
+    waits.push_back(read_message_wait(view.rank_state(rank).message_wait));
+  }
+  std::vector<MessageGroup> known;
+  for (const auto& wait : waits) {
+    if (wait && !std::ranges::count(known, wait->group)) known.push_back(wait->group);
+  }
+  for (const MessageGroup& one : known) {
+    GroupSnapshot group;
+    group.id = kMaxGroups + view.ranks() * view.ranks() + static_cast<int>(groups.size());
+    group.name = plain(one.name());
+    const std::vector<int> ranks = one.ranks();
+    for (const int number : ranks) {
+      const auto here = std::ranges::find(in_job, number);
+      if (here == in_job.end()) {
+        group.elsewhere.push_back(number);
+        continue;
+      }
+      const auto rank = static_cast<int>(here - in_job.begin());
+      const auto& wait = waits[rank];
+      MemberSnapshot unknown;
+      unknown.rank = rank;
+      const bool is_of_group = wait && wait->group == one;
+      group.members.push_back(is_of_group ? member_of_messages(view, rank, *wait) : unknown);
+    }
+    const bool carries_messages = std::ranges::any_of(waits, [&](const auto& wait) {
+      return wait && wait->group == one && wait->call.routine == schedule::Routine::kSend;
+    });
+    if (carries_messages && ranks.size() == 2) {
+      group.sender = ranks[0];
+      group.receiver = ranks[1];
+    }
+    groups.push_back(std::move(group));
+  }
+}
+
+/// Lines of numbers and a name; what is none ends them.
+std::vector<OtherHost> read_other_hosts(const View& view) {
+  std::vector<OtherHost> hosts;
+  const OtherHosts& from = view.other_hosts();
+  if (from.state.load(std::memory_order_acquire) != OtherHosts::kSet) return hosts;
+  const std::string text(from.text.data(), ::strnlen(from.text.data(), from.text.size()));
+  std::istringstream lines(text);
+  OtherHost host;
+  while (lines >> host.first_rank >> host.num_ranks >> host.name) {
+    host.name = plain(host.name);
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+/// From numbers in the segment to those in the job.
+void renumber(const std::vector<int>& in_job, Snapshot& snapshot) {
+  if (snapshot.end && snapshot.end->rank >= 0 && snapshot.end->rank < std::ssize(in_job)) {
+    snapshot.end->rank = in_job[snapshot.end->rank];
+  }
+  for (RankSnapshot& rank : snapshot.ranks) rank.rank = in_job[rank.rank];
+  for (GroupSnapshot& group : snapshot.groups) {
+    for (MemberSnapshot& member : group.members) member.rank = in_job[member.rank];
+    if (group.sender && group.name.empty()) group.sender = in_job[*group.sender];
+  }
+}
+
 std::optional<EndOfJob> read_end(const View& view) {
   const AbortWord& word = view.abort_word();
   if (word.state.load(std::memory_order_acquire) != AbortWord::kSet) return {};
@@ -269,6 +385,10 @@ std::optional<EndOfJob> read_end(const View& view) {
 
 }  // namespace
 
+const RankSnapshot& Snapshot::of_rank(int rank) const {
+  return *std::ranges::find(ranks, rank, &RankSnapshot::rank);
+}
+
 Result<Snapshot> take_snapshot(const base::Fd& segment, size_t max_calls) {
   HANJI_ASSIGN_OR_RETURN(const View view, View::open(segment.get()));
   Snapshot snapshot;
@@ -277,6 +397,12 @@ Result<Snapshot> take_snapshot(const base::Fd& segment, size_t max_calls) {
   read_groups(view, snapshot.groups);
   read_channels(view, snapshot.groups);
   read_waiting(view, snapshot.groups);
+  const Numbers numbers = read_numbers(view);
+  read_message_groups(view, numbers.in_job, snapshot.groups);
+  snapshot.other_hosts = read_other_hosts(view);
+  if (snapshot.other_hosts.empty() && numbers.world_size > view.ranks()) {
+    snapshot.other_hosts.push_back({.num_ranks = numbers.world_size - view.ranks()});
+  }
   for (int number = 0; number < view.ranks(); ++number) {
     RankSnapshot rank;
     rank.rank = number;
@@ -286,6 +412,7 @@ Result<Snapshot> take_snapshot(const base::Fd& segment, size_t max_calls) {
     read_calls(view, max_calls, rank);
     snapshot.ranks.push_back(std::move(rank));
   }
+  renumber(numbers.in_job, snapshot);
   snapshot.taken_ns = base::now_ns();
   return snapshot;
 }

@@ -37,8 +37,12 @@ struct MemberSnapshot {
 /// A group, or the channel that carries messages from one rank to another.
 struct GroupSnapshot {
   int id = 0;
-  std::optional<int> sender;  ///< Of a channel.
-  std::vector<MemberSnapshot> members;
+  std::optional<int> sender = {};    ///< Of a channel.
+  std::optional<int> receiver = {};  ///< Of a channel; none: the last member.
+  std::vector<MemberSnapshot> members = {};
+  /// Of a group that exchanges messages, where a member is known by its last wait alone.
+  std::string name = {};
+  std::vector<int> elsewhere = {};  ///< Its ranks on other hosts.
 };
 
 /// A collective that a rank has completed.
@@ -79,13 +83,24 @@ struct EndOfJob {
   std::string text;
 };
 
-/// A job at one moment, as its shared memory and /proc show it. Times are those of base::now_ns().
+/// Ranks of the job that are not in this segment.
+struct OtherHost {
+  int first_rank = -1;  ///< -1: not known.
+  int num_ranks = 0;
+  std::string name = {};  ///< Empty: not known, there may be several.
+};
+
+/// A job at one moment, as its shared memory on one host and /proc show it. Times are those of
+/// base::now_ns(); ranks are numbered among those of all hosts.
 struct Snapshot {
   int64_t taken_ns = 0;
   std::string build_id;
   std::optional<EndOfJob> end;
   std::vector<RankSnapshot> ranks;
   std::vector<GroupSnapshot> groups;  ///< Those that somebody has joined.
+  std::vector<OtherHost> other_hosts;
+
+  const RankSnapshot& of_rank(int rank) const;  ///< One of `ranks`.
 };
 
 /// So many calls of each rank are kept, of engines with a recorder.

@@ -9,6 +9,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
+#include "hanji/shm/internal/hang_words.h"
 
 namespace hanji::shm {
 namespace {
@@ -81,8 +82,10 @@ std::vector<Row> all_rows(const Snapshot& snapshot) {
 }
 
 std::string name_of_group(const GroupSnapshot& group) {
-  if (!group.sender) return std::to_string(group.id);
-  return fmt::format("{}->{}", *group.sender, group.members.back().rank);
+  if (group.sender) {
+    return fmt::format("{}->{}", *group.sender, group.receiver.value_or(group.members.back().rank));
+  }
+  return group.name.empty() ? std::to_string(group.id) : group.name;
 }
 
 using Cells = std::vector<std::string>;
@@ -157,6 +160,8 @@ Json json_of(const GroupSnapshot& group) {
   const uint64_t operation = present_operation(group);
   Json json;
   json["group"] = group.id;
+  json["name"] = group.name;
+  json["elsewhere"] = group.elsewhere;
   json["sender"] = group.sender ? Json(*group.sender) : Json();
   json["members"] = arrived(group, 0);
   json["operation"] = operation;
@@ -192,6 +197,13 @@ std::string table(const Snapshot& snapshot) {
         fmt::format("{}: arrived {}; delivered {}; of ranks {}\n",
                     describe_operation(group, operation), list_or_none(arrived(group, operation)),
                     list_or_none(delivered(group, operation)), list_or_none(arrived(group, 0)));
+    if (!group.elsewhere.empty())
+      text.insert(text.size() - 1,
+                  fmt::format(" here, {} elsewhere", list_or_none(group.elsewhere)));
+  }
+  if (!snapshot.other_hosts.empty()) {
+    text += fmt::format("not known here: {}; run hanji debug there\n",
+                        internal::describe_other_hosts(snapshot));
   }
   return text;
 }
@@ -225,6 +237,11 @@ std::string to_json(const Snapshot& snapshot, const HangVerdict& verdict, size_t
   for (const Row& row : all_rows(snapshot)) json["ranks"].push_back(json_of(snapshot, row));
   json["groups"] = Json::array();
   for (const GroupSnapshot& group : snapshot.groups) json["groups"].push_back(json_of(group));
+  json["other_hosts"] = Json::array();
+  for (const OtherHost& host : snapshot.other_hosts) {
+    json["other_hosts"].push_back(
+        {{"first_rank", host.first_rank}, {"ranks", host.num_ranks}, {"name", host.name}});
+  }
   json["calls"] = Json::array();
   for (const RankSnapshot& rank : snapshot.ranks) {
     for (const CompletedCall& call : last_calls(rank, num_calls)) {

@@ -169,12 +169,24 @@ comm::Group make_group(WorldState& state, const ConnectOptions& options, bool ma
                     std::move(group));
 }
 
+/// For hanji debug, which sees this host alone.
+void describe_other_hosts(const launch::Hosts& hosts, shm::Segment& segment) {
+  std::string lines;
+  for (const launch::Node& node : hosts.nodes) {
+    if (node == hosts.here()) continue;
+    lines += fmt::format("{} {} {}({})\n", node.first_rank, node.num_ranks,
+                         node.name.empty() ? "?" : node.name, node.address);
+  }
+  if (!lines.empty()) segment.describe_other_hosts(lines);
+}
+
 }  // namespace
 
 World enter(Place place, const ConnectOptions& options) {
   resolve_vector_math();
   auto recorder = trace::Recorder::format(place.segment->trace_memory(place.endpoints.rank),
                                           place.hosts.rank, place.hosts.world_size);
+  describe_other_hosts(place.hosts, *place.segment);
   const shm::WatchdogOptions watchdog = watchdog_options(place, options);
   const bool may_meet = place.alone_in_process;
   auto pidfds = std::move(place.endpoints.pidfds);

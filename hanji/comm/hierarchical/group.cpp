@@ -118,7 +118,11 @@ GroupState::Connect make_connect(const HostMap& hosts, const Group& local, const
     if (hosts.host(sender) == hosts.host(receiver)) {
       return local.state()->connect()({hosts.rail(sender), hosts.rail(receiver), names});
     }
-    return flat.state()->connect()(ends);
+    auto channel = flat.state()->connect()(ends);
+    // The memory where others see what a rank waits for.
+    Heap& heap = channel->heap();
+    if (heap.segment() != local.heap().segment()) heap = local.heap();
+    return channel;
   };
 }
 

@@ -1,6 +1,7 @@
 #include "hanji/comm/hierarchical/group.h"
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -26,6 +27,7 @@
 #include "hanji/comm/prepare.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/tree_reduce.h"
+#include "hanji/shm/hang.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/trace/recorder.h"
 
@@ -241,6 +243,45 @@ TEST(HierarchicalGroup, ARankThatNeverComesIsNamedOnEveryHost) {
             << group.rank();
       },
       options);
+}
+
+shm::HangVerdict judge(const shm::Segment& segment, std::chrono::nanoseconds patience) {
+  const base::Fd fd(::fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0));
+  return shm::judge(shm::take_snapshot(fd).or_throw(), patience);
+}
+
+/// Waits until `segment` shows that its ranks wait for others elsewhere; the sentence of that.
+std::string await_hang(const shm::Segment& segment) {
+  const auto end = std::chrono::steady_clock::now() + 30s;
+  shm::HangVerdict verdict;
+  while (verdict.kind != shm::HangKind::kElsewhere && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(1ms);
+    verdict = judge(segment, 20ms);
+  }
+  return verdict.sentence;
+}
+
+TEST(HierarchicalGroup, WhoWaitsForAnotherHostIsSeenInTheMemoryOfItsOwn) {
+  const TestHosts hosts = make_hosts({0, 0, 1});
+  run_hosts(hosts, [&hosts](const Group& group) {
+    at::Tensor tensor = at::ones({5});
+    if (group.rank() == 2) {
+      EXPECT_THAT(await_hang(*hosts.segments[0]),
+                  AllOf(testing::StartsWith("ranks 0 and 1 wait in operation 1 of group "),
+                        HasSubstr("all_reduce(sum, float32, 5 elements) at group_test.cpp:"),
+                        HasSubstr("(wte)"), HasSubstr("what rank 2 does is not known here")));
+    }
+    all_reduce(tensor, group, {.label = "wte"}).wait();
+    if (group.rank() == 2) {
+      EXPECT_THAT(
+          await_hang(*hosts.segments[0]),
+          AllOf(testing::StartsWith("rank 1 waits in message 1 from rank 2 to rank 1, recv("),
+                HasSubstr("what rank 2 does is not known here")));
+      send(tensor, 1, group).wait();
+    }
+    if (group.rank() == 1) recv(tensor, 2, group).wait();
+    barrier(group);
+  });
 }
 
 TEST(HierarchicalGroup, ADeadRankEndsTheWaitOfItsTwins) {

@@ -42,6 +42,7 @@ class Channels {
     options.rank_names = are_given(told) ? told : RankNames({names.of(sender), names.of(receiver)});
     auto engine = std::make_unique<MessageEngine>(open_(sender, receiver), options);
     channel = GroupState::make(std::move(engine), heap_, std::move(options), family_, nullptr);
+    channel->set_job_ranks({sender, receiver});
     return channel;
   }
 

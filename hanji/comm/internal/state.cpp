@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "hanji/base/simd.h"
 #include "hanji/comm/internal/choose.h"
 #include "hanji/cost/select.h"
+#include "hanji/shm/call_site.h"
 #include "hanji/shm/segment.h"
 
 namespace hanji::comm {
@@ -114,6 +116,7 @@ Submitted GroupState::start_locked(Request& request, const Choice& choice,
   Pending& pending = open_next();
   pending.ticket = *ticket;
   pending.bytes = bytes_of(request);
+  if (is_shown()) pending.shown = to_show(request);
   pending.input = std::move(request.input);
   pending.output = std::move(request.output);
   pending.copy_out = std::move(request.copy_out);
@@ -332,8 +335,39 @@ bool GroupState::small_is_done() {
 
 void GroupState::wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
   const int64_t start_ns = base::now_ns();
+  if (is_shown()) {
+    open_call(sequence).shown.operation = sequence;
+    shm::begin_message_wait(*heap_.segment(), heap_.rank(), shown_group(),
+                            open_call(sequence).shown);
+  }
   thread_.joinable() ? drive_for_thread(sequence, lock) : drive_until(sequence);
+  if (is_shown()) shm::end_message_wait(*heap_.segment(), heap_.rank());
   stats_.wait_ns += base::now_ns() - start_ns;
+}
+
+// Flags of shared memory show themselves who waits for whom.
+bool GroupState::is_shown() const { return !engine_->shares_memory() && heap_.segment(); }
+
+shm::MessageCall GroupState::to_show(const Request& request) const {
+  return {.routine = request.routine,
+          .dtype = request.dtype,
+          .op = request.op,
+          .receives = request.routine == schedule::Routine::kSend && engine_->rank() == 1,
+          .call_site =
+              heap_.segment()->call_sites().intern(heap_.rank(), request.call_site, request.label),
+          .root = request.root,
+          .tag = request.tag,
+          .count = request.count};
+}
+
+const shm::MessageGroup& GroupState::shown_group() {
+  if (shown_group_) return *shown_group_;
+  std::vector<int> ranks = job_ranks_;
+  if (ranks.empty()) {
+    ranks.resize(engine_->size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+  return shown_group_.emplace(options_.name, ranks);
 }
 
 // The waiting thread is idle and awake; the group's thread would have to be woken.

@@ -14,6 +14,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/internal/choice_table.h"
 #include "hanji/comm/internal/engine.h"
+#include "hanji/shm/message_wait.h"
 
 namespace hanji::comm {
 
@@ -115,6 +116,9 @@ class GroupState {
   /// What its ranks are called in the first group of the family.
   void set_members(std::vector<int> members) { members_ = std::move(members); }
   const std::vector<int>& members() const { return members_; }
+  /// What its ranks are called among all of the job; empty: as in the group. Before the first wait.
+  void set_job_ranks(std::vector<int> ranks) { job_ranks_ = std::move(ranks); }
+  const std::vector<int>& job_ranks() const { return job_ranks_; }
 
   const Engine& engine() const { return *engine_; }
   Heap& heap() { return heap_; }
@@ -136,6 +140,7 @@ class GroupState {
   struct Pending {
     uint64_t ticket = 0;
     int64_t bytes = 0;
+    shm::MessageCall shown;              // where no flags show it
     at::Tensor input, output, copy_out;  // as in Request
     std::vector<Scattered> scattered;
     std::vector<OnDone> on_done;
@@ -174,6 +179,9 @@ class GroupState {
   void wake_thread();
   bool small_is_done();  // the open call, if it is small and alone
   void wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock);
+  bool is_shown() const;  // what it waits for must be written for others to see it
+  shm::MessageCall to_show(const Request& request) const;
+  const shm::MessageGroup& shown_group();
   void drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_until(uint64_t sequence);
   std::vector<Sibling> siblings();
@@ -193,6 +201,8 @@ class GroupState {
   Connect connect_;
   GoOn go_on_;
   std::vector<int> members_;
+  std::vector<int> job_ranks_;
+  std::optional<shm::MessageGroup> shown_group_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // there is something to do for the group's thread

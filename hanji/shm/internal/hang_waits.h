@@ -12,6 +12,9 @@ struct Wait {
   const GroupSnapshot* group;
   const MemberSnapshot* waiter;
   std::vector<const MemberSnapshot*> missing;
+
+  /// All members of this host have come, and others are on other hosts.
+  bool is_elsewhere() const { return missing.empty() && !group->elsewhere.empty(); }
 };
 
 /// Every wait that the snapshot shows, with nobody missing where it is about to end.

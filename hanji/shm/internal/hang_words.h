@@ -13,6 +13,8 @@ namespace hanji::shm::internal {
 
 /// "rank 1", "ranks 0, 2 and 3".
 std::string list_ranks(const std::vector<int>& ranks);
+/// "ranks 2-3 on host b", "2 ranks on other hosts".
+std::string describe_other_hosts(const Snapshot& snapshot);
 std::string plural(const std::vector<int>& ranks, std::string_view one, std::string_view many);
 std::string seconds_since(const Snapshot& snapshot, int64_t since_ns);
 /// "rank 1 (process 4711, step 3)".

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "hanji/base/limits.h"
 #include "hanji/base/status.h"
@@ -13,7 +14,7 @@
 /// each word has one writer unless it says otherwise.
 ///
 ///   offset          bytes                          what
-///   0               4096                           Header, EpochWord
+///   0               4096                           Header, EpochWord, OtherHosts
 ///   4096            kMaxEpochs * AbortWord         why each epoch ended
 ///   ranks           ranks * RankState              presence, heartbeat, processors, heap sums
 ///   sites           ranks * SiteTable              call sites, as text
@@ -78,6 +79,14 @@ inline constexpr size_t kAbortOffset = 4096;
 
 enum class Presence : uint32_t { kAbsent, kHere, kLeft, kDead };
 
+/// The last call by messages that a rank waited for (message_wait.h).
+struct alignas(kLine) MessageWaitWords {
+  using Words = std::array<uint64_t, 29>;
+  Atomic<uint64_t> version;  ///< Odd while it is written; 0: never.
+  Atomic<int64_t> since_ns;  ///< Of base::now_ns(); 0: the rank waits no more.
+  std::array<Atomic<uint64_t>, std::tuple_size_v<Words>> words;
+};
+
 struct RankState {
   // Written by the rank when it joins or leaves; kDead by the process that sees it die.
   alignas(kLine) Atomic<uint32_t> presence;
@@ -93,8 +102,19 @@ struct RankState {
   // Own line: the watchdog's thread writes it.
   alignas(kLine) Atomic<int64_t> heartbeat_ns;
   alignas(kLine) std::array<Atomic<uint64_t>, 16> processors;  ///< Affinity mask.
+  MessageWaitWords message_wait;
 };
-static_assert(sizeof(RankState) == 256);
+static_assert(sizeof(RankState) == 512);
+
+/// The other hosts of the job, as text: a line "FIRST_RANK RANKS NAME" of each.
+struct alignas(kLine) OtherHosts {
+  enum State : uint32_t { kFree, kWritten, kSet };
+  Atomic<uint32_t> state;
+  std::array<char, 2044> text;  ///< Zero-terminated.
+};
+static_assert(sizeof(OtherHosts) == 2048);
+inline constexpr size_t kOtherHostsOffset = 1024;
+static_assert(kOtherHostsOffset + sizeof(OtherHosts) <= kAbortOffset);
 
 struct SiteTable {
   static constexpr uint32_t kEntries = 1024;
