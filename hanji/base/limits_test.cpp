@@ -27,7 +27,8 @@ TEST(Limits, TooFewDescriptorsAreToldBeforeTheyAreMissing) {
 TEST(Limits, OnProcessesAreNamed) {
   const Status limited = no_more_processes("fork rank 3", EAGAIN);
   EXPECT_EQ(limited.code(), Code::kInvalidArgument);
-  EXPECT_THAT(limited.message(), AllOf(HasSubstr("fork rank 3"), HasSubstr("ulimit -u")));
+  EXPECT_THAT(limited.message(), AllOf(HasSubstr("fork rank 3"), HasSubstr("by ulimit -u"),
+                                       HasSubstr("pids.max"), HasSubstr("by kernel.threads-max")));
   EXPECT_EQ(no_more_processes("fork rank 3", ENOMEM).code(), Code::kOutOfMemory);
 }
 

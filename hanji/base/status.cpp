@@ -1,5 +1,7 @@
 #include "hanji/base/status.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -46,8 +48,19 @@ Status mismatch(std::string message) { return {Code::kMismatch, std::move(messag
 Status cancelled(std::string message) { return {Code::kCancelled, std::move(message)}; }
 Status internal(std::string message) { return {Code::kInternal, std::move(message)}; }
 
+namespace {
+
+std::string describe_open_files() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return "this process may have " + std::to_string(limit.rlim_cur) +
+         " open files: raise that limit (ulimit -n)";
+}
+
+}  // namespace
+
 Status from_errno(std::string_view what, int error) {
-  const std::string_view advice = advice_for(error);
+  const std::string advice = error == EMFILE ? describe_open_files() : std::string(advice_for(error));
   std::string message(what);
   message.append(": ").append(std::strerror(error));
   if (!advice.empty()) message.append("; ").append(advice);

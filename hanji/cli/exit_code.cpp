@@ -1,8 +1,11 @@
 #include "hanji/cli/exit_code.h"
 
+#include <cerrno>
 #include <csignal>
+#include <system_error>
 
 #include "hanji/base/exception.h"
+#include "hanji/base/limits.h"
 
 namespace hanji::cli {
 
@@ -24,6 +27,10 @@ int exit_code(Code code) {
 }
 
 Status status_of(const std::exception& error) {
+  const auto* refused = dynamic_cast<const std::system_error*>(&error);
+  if (refused != nullptr && refused->code() == std::errc::resource_unavailable_try_again) {
+    return base::no_more_processes("start a thread", EAGAIN);
+  }
   if (!base::is_out_of_memory(error)) return base::internal(error.what());
   return base::out_of_memory("there is not enough memory for it; ask for less");
 }

@@ -1,7 +1,9 @@
 #include "hanji/launch/rendezvous.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +115,24 @@ TEST_F(Rendezvous, ARankClaimedTwiceIsRefusedOnAll) {
       run_processes(3, [&](int i) { return outcome(i == 0 ? 0 : 1, 3, options()); });
   EXPECT_THAT(answers, Each(AllOf(HasSubstr("invalid_argument"), HasSubstr("both say"),
                                   HasSubstr("rank 1"))));
+}
+
+TEST_F(Rendezvous, ALimitOnDescriptorsOfOneRankIsNamedOnAll) {
+  for (const int poor : {0, 1}) {
+    const auto answers = run_processes(2, [&](int rank) {
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      const auto open = std::filesystem::directory_iterator("/proc/self/fd");
+      const auto num_open = static_cast<rlim_t>(std::distance(begin(open), end(open)));
+      limit.rlim_cur = num_open + 12;
+      if (rank == poor) ::setrlimit(RLIMIT_NOFILE, &limit);
+      return outcome(rank, 2, options());
+    });
+    EXPECT_THAT(answers,
+                Each(AllOf(HasSubstr("invalid_argument"),
+                           HasSubstr(fmt::format("rank {}, to meet the ranks of a group", poor)),
+                           HasSubstr("the limit is "), HasSubstr("raise it (ulimit -n"))));
+  }
 }
 
 TEST_F(Rendezvous, DifferentWorldSizesAreRefusedOnAll) {

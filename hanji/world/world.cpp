@@ -8,10 +8,12 @@
 #include <csignal>
 #include <exception>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/exception.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/log.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/comm/regroup.h"
@@ -169,6 +171,11 @@ comm::Group make_group(WorldState& state, const ConnectOptions& options, bool ma
                     std::move(group));
 }
 
+/// An error that every rank has by itself.
+bool is_known_to_peers(Code code) {
+  return code != Code::kInvalidArgument && code != Code::kOutOfMemory && code != Code::kInternal;
+}
+
 /// For hanji debug, which sees this host alone.
 void describe_other_hosts(const launch::Hosts& hosts, shm::Segment& segment) {
   std::string lines;
@@ -199,10 +206,20 @@ World enter(Place place, const ConnectOptions& options) {
                                                  .watchdog = nullptr,
                                                  .group = std::nullopt,
                                                  .exceptions_before = std::uncaught_exceptions()});
-  state->watchdog =
-      shm::Watchdog::start(state->segment, state->endpoints.rank, std::move(pidfds), watchdog)
-          .or_throw();
-  state->group = make_group(*state, options, may_meet);
+  try {
+    state->watchdog =
+        shm::Watchdog::start(state->segment, state->endpoints.rank, std::move(pidfds), watchdog)
+            .or_throw();
+    state->group = make_group(*state, options, may_meet);
+  } catch (const Error& error) {
+    if (is_known_to_peers(error.code())) throw;
+    // They have met it: they would wait for it, or see it die without a word.
+    state->segment->abort(
+        state->endpoints.rank, Code::kPeerLost,
+        fmt::format("{} could not take part: {}",
+                    shm::describe_rank(*state->segment, state->endpoints.rank), error.what()));
+    throw;
+  }
   shm::forget_last_call(*state->segment, state->endpoints.rank);
   if (may_meet) {
     state->uncaught.emplace(
@@ -228,6 +245,11 @@ Status status_of(std::exception_ptr exception) {
     std::rethrow_exception(std::move(exception));
   } catch (const Error& error) {
     return {error.code(), error.what()};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) {
+      return base::internal(base::describe_exception(std::current_exception()));
+    }
+    return base::no_more_processes("start a thread", error.code().value());
   } catch (const std::exception& error) {
     if (base::is_out_of_memory(error)) return base::out_of_memory(error.what());
     return base::internal(base::describe_exception(std::current_exception()));

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "hanji/base/start_thread.h"
 #include "hanji/comm/internal/record.h"
 
 namespace hanji::comm {
@@ -22,7 +23,8 @@ MessageEngine::MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& opt
       order_(std::move(order)),
       deadline_(options.deadline),
       recorder_(options.recorder) {
-  if (wire_->blocks()) thread_ = std::thread([this] { serve(); });
+  if (!wire_->blocks()) return;
+  thread_ = base::start_thread("start the thread of group " + options.name, [this] { serve(); });
 }
 
 MessageEngine::~MessageEngine() {

@@ -79,7 +79,7 @@ class MessageEngine final : public Engine {
   int64_t network_bytes_ = 0;
   Status status_;  // the first error; final
   bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hanji::comm

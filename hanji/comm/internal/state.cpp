@@ -11,6 +11,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/relax_processor.h"
 #include "hanji/base/simd.h"
+#include "hanji/base/start_thread.h"
 #include "hanji/comm/internal/choose.h"
 #include "hanji/cost/select.h"
 #include "hanji/shm/call_site.h"
@@ -61,7 +62,8 @@ GroupState::GroupState(std::unique_ptr<Engine> engine, Heap heap, GroupOptions o
   base::throw_if_error(base::usable_simd().status());  // reductions begin with HANJI_SIMD
   if (!options_.chooser) options_.chooser = std::make_shared<cost::Chooser>(cost::Rates{});
   if (options_.progress == Progress::kThread) {
-    thread_ = std::jthread([this](const std::stop_token& stop) { drive(stop); });
+    thread_ = base::start_thread("start the thread of group " + options_.name,
+                                 [this](const std::stop_token& stop) { drive(stop); });
   }
 }
 

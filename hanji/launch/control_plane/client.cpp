@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "hanji/base/start_thread.h"
 #include "hanji/launch/control_plane/greeting.h"
 
 namespace hanji::launch {
@@ -80,7 +81,13 @@ Result<std::unique_ptr<Client>> Client::connect(StoreOptions options) {
   std::unique_ptr<Client> client(new Client(std::move(options), hello, std::move(channel),
                                             std::move(wake), std::move(pauses)));
   client->local_address_ = own.host;
-  client->thread_ = std::thread([raw = client.get()] { raw->run(); });
+  try {
+    client->thread_ = base::start_thread("start the thread of the control plane",
+                                         [raw = client.get()] { raw->run(); });
+  } catch (const Error& error) {
+    client->lost_ = Status(error.code(), error.what());
+    return client->lost_;
+  }
   return client;
 }
 
@@ -107,7 +114,7 @@ Client::~Client() {
     stopping_ = true;
   }
   wake_.notify();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Result<std::string> Client::call(Request request, base::Deadline deadline) {

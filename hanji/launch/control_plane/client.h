@@ -80,7 +80,7 @@ class Client {
   uint64_t goodbye_ = 0;  ///< Its id, once said.
   bool stopping_ = false;
   Status lost_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hanji::launch

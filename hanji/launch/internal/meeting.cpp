@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "hanji/base/file.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/socket.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/control.h"
@@ -22,6 +23,9 @@ namespace hanji::launch {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// Of a group beside the sockets and pidfds of its ranks, with some to tell that there are too few.
+constexpr int64_t kDescriptorsBeside = 16;
 
 void copy_text(std::string_view text, std::span<char> field) {
   const size_t count = std::min(text.size(), field.size() - 1);
@@ -87,16 +91,24 @@ RankHello hello_of(const Identity& identity, const shm::SegmentOptions& options)
   hello.size = identity.local_size;
   copy_text(options.build_id, hello.build_id);
   copy_text(options.plan_hash, hello.plan_hash);
+  const Status room =
+      base::check_descriptors(2 * int64_t{identity.local_size} + kDescriptorsBeside,
+                              fmt::format("rank {}, to meet the ranks of a group of {},",
+                                          identity.local_rank, identity.local_size));
+  copy_text(room.message(), hello.refusal);
   return hello;
 }
 
 Meeting::Meeting(std::filesystem::path path, base::Fd listener, const RankHello& own)
-    : path_(std::move(path)), listener_(std::move(listener)), own_(own), seats_(own.size) {}
+    : path_(std::move(path)), listener_(std::move(listener)), own_(own), seats_(own.size) {
+  if (own.refusal[0] != 0) refusal_ = base::invalid_argument(std::string(text_in(own.refusal)));
+}
 
 Meeting::Meeting(Meeting&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       listener_(std::move(other.listener_)),
       own_(other.own_),
+      refusal_(std::move(other.refusal_)),
       arrived_(std::move(other.arrived_)),
       seats_(std::move(other.seats_)) {}
 
@@ -129,7 +141,8 @@ Result<Meeting> Meeting::open(const std::filesystem::path& path, const RankHello
 }
 
 Status Meeting::gather(base::Deadline deadline) {
-  const Status status = gather_all(deadline);
+  Status status = gather_all(deadline);
+  if (status.ok()) status = refusal_;
   if (status.ok()) return status;
   for (const std::vector<ConnectedRank>* ranks : {&seats_, &arrived_}) {
     for (const ConnectedRank& connected : *ranks) {
@@ -202,6 +215,9 @@ Status Meeting::seat(const RankHello& hello, ConnectedRank& connected) {
   }
   HANJI_RETURN_IF_ERROR(compare("the build", hello.build_id, own_.build_id, hello.rank));
   HANJI_RETURN_IF_ERROR(compare("the plan", hello.plan_hash, own_.plan_hash, hello.rank));
+  if (refusal_.ok() && hello.refusal[0] != 0) {
+    refusal_ = base::invalid_argument(std::string(text_in(hello.refusal)));
+  }
   HANJI_ASSIGN_OR_RETURN(connected.pidfd, shm::open_pidfd(connected.pid));
   seat = std::move(connected);
   return {};

@@ -15,18 +15,20 @@
 
 namespace hanji::launch {
 
-/// What a rank says first. 208 bytes; all else is dropped unread.
+/// What a rank says first. 720 bytes; all else is dropped unread.
 struct RankHello {
   uint64_t magic = kMagic;
   int32_t rank = 0;
   int32_t size = 0;
   char build_id[96] = {};
   char plan_hash[96] = {};
+  char refusal[512] = {};  ///< Why the rank cannot take part, which all are told; empty: it can.
 
-  static constexpr uint64_t kMagic = 0x31'6a6e'6168'6968;  // "hihanj1": greeting, version 1.
+  static constexpr uint64_t kMagic = 0x32'6a6e'6168'6968;  // "hihanj2": greeting, version 2.
 };
-static_assert(sizeof(RankHello) == 208);
+static_assert(sizeof(RankHello) == 720);
 
+/// Where descriptors for the meeting and what follows it are few, the hello says so.
 RankHello hello_of(const Identity& identity, const shm::SegmentOptions& options);
 
 /// First byte of the answer: the descriptors come with it, or a Status says why they do not.
@@ -68,6 +70,7 @@ class Meeting {
   std::filesystem::path path_;
   base::Fd listener_;
   RankHello own_;
+  Status refusal_;                      ///< Of the first rank that cannot take part.
   std::vector<ConnectedRank> arrived_;  ///< Connected, not yet seated.
   std::vector<ConnectedRank> seats_;    ///< By rank.
 };

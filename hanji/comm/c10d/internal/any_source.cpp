@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "hanji/base/start_thread.h"
 #include "hanji/comm/message.h"
 
 namespace hanji::comm::c10d {
@@ -16,7 +17,8 @@ constexpr auto kPollInterval = std::chrono::microseconds(100);
 }  // namespace
 
 AnySource::AnySource(const Group& group) : group_(group) {
-  thread_ = std::jthread([this](const std::stop_token& stop) { drive(stop); });
+  thread_ = base::start_thread("start the thread that receives from any rank",
+                               [this](const std::stop_token& stop) { drive(stop); });
 }
 
 AnySource::~AnySource() {
