@@ -26,8 +26,8 @@ constexpr std::array kAdvice = {
     Advice{ETXTBSY, "end the program that runs from this file, or name another path"},
     Advice{ENXIO, "name a regular file"},
     Advice{ENODEV, "name a regular file"},
-    Advice{EMFILE, "raise the limit on open files (ulimit -n)"},
-    Advice{ENFILE, "raise the limit on open files (ulimit -n)"}};
+    Advice{EMFILE, "raise that limit (ulimit -n)"},
+    Advice{ENFILE, "raise the limit on open files of all processes (sysctl fs.file-max)"}};
 
 }  // namespace
 

@@ -50,19 +50,19 @@ Status internal(std::string message) { return {Code::kInternal, std::move(messag
 
 namespace {
 
-std::string describe_open_files() {
+/// The limit behind an error that does not say it; empty for other errors.
+std::string describe_limit(int error) {
   rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  return "this process may have " + std::to_string(limit.rlim_cur) +
-         " open files: raise that limit (ulimit -n)";
+  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  return "; this process may have " + std::to_string(limit.rlim_cur) + " open files";
 }
 
 }  // namespace
 
 Status from_errno(std::string_view what, int error) {
-  const std::string advice = error == EMFILE ? describe_open_files() : std::string(advice_for(error));
+  const std::string_view advice = advice_for(error);
   std::string message(what);
-  message.append(": ").append(std::strerror(error));
+  message.append(": ").append(std::strerror(error)).append(describe_limit(error));
   if (!advice.empty()) message.append("; ").append(advice);
   if (error == ENOENT) return not_found(message);
   if (error == ENOMEM || error == ENOSPC || error == EDQUOT) return out_of_memory(message);

@@ -46,7 +46,8 @@ std::vector<int> parse_ranks(std::string_view text) {
         std::from_chars(rest + 1, part.data() + part.size(), last).ec != std::errc()) {
       break;
     }
-    for (int rank = first; rank <= last && std::ssize(ranks) < kMaxRanks; ++rank) ranks.push_back(rank);
+    for (int rank = first; rank <= last && std::ssize(ranks) < kMaxRanks; ++rank)
+      ranks.push_back(rank);
   }
   return ranks;
 }
