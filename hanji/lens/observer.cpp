@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "hanji/base/status.h"
 #include "hanji/lens/internal/interceptor.h"
@@ -54,6 +55,25 @@ std::optional<at::Tensor> replaced(const Watchers& mine, const Operation& operat
   return std::nullopt;
 }
 
+/// Leaves the results on the stack.
+void make_or_replace(const Watchers& mine, const Operation& operation,
+                     const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                     torch::jit::Stack* stack) {
+  try {
+    if (const auto result = replaced(mine, operation)) {
+      torch::jit::drop(*stack, operation.arguments().size());
+      torch::jit::push(*stack, *result);
+    } else {
+      make(handle, keys, stack);
+    }
+  } catch (const std::exception& error) {
+    for (size_t i = mine.observers.size(); i > 0; --i) {
+      if (i <= mine.observers.size()) mine.observers[i - 1]->failed(error);
+    }
+    throw;
+  }
+}
+
 /// Autograd's own threads inherit the key from the one that called backward(), but no watchers.
 void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard below(kKey);
@@ -63,12 +83,7 @@ void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::j
   Operation operation(handle, *stack);
   // By index: a callback may open or close scopes.
   for (size_t i = 0; i < mine.observers.size(); ++i) mine.observers[i]->before(operation);
-  if (const auto result = replaced(mine, operation)) {
-    torch::jit::drop(*stack, operation.arguments().size());
-    torch::jit::push(*stack, *result);
-  } else {
-    make(handle, keys, stack);
-  }
+  make_or_replace(mine, operation, handle, keys, stack);
   operation.finish();
   for (size_t i = mine.observers.size(); i > 0; --i) {
     if (i <= mine.observers.size()) mine.observers[i - 1]->after(operation);

@@ -2,6 +2,7 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <exception>
 #include <optional>
 
 #include "hanji/lens/operation.h"
@@ -15,7 +16,7 @@ namespace hanji::lens {
 ///         aten::t and aten::addmm (or aten::matmul). before() of several observers runs in the
 ///         order in which their scopes were opened, after() in the opposite one.
 /// Errors  what a callback throws reaches the caller of the operation, which then is not made (or
-///         whose results are lost). An operation that throws has no after().
+///         whose results are lost). An operation that throws has failed() instead of after().
 /// Thread  the thread of the Scope. Operations that a callback runs are not observed.
 class Observer {
  public:
@@ -28,6 +29,9 @@ class Observer {
   virtual std::optional<at::Tensor> replace(const Operation&) { return std::nullopt; }
   /// May hook the results' gradients.
   virtual void after(const Operation&) {}
+  /// Instead of after(), where the operation, or what replaced it, threw; its arguments are gone. May throw what the
+  /// caller then gets in its stead.
+  virtual void failed(const std::exception&) {}
 };
 
 /// Shows this thread's operations to `observer` until the scope ends; scopes may overlap in any way.

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -140,6 +142,7 @@ class CutModule::Observer : public lens::Observer {
 
   void before(const Operation& operation) override {
     result_.reset();
+    features_.reset();
     product_ = nullptr;
     const bool in_backward = torch::autograd::get_current_graph_task_id() != -1;
     if (in_backward && !in_recomputation()) return;
@@ -149,6 +152,8 @@ class CutModule::Observer : public lens::Observer {
       if (note != nullptr) (note->role == TensorRole::kFeatures ? features : parameter) = *note;
     });
     if (!features && !parameter) return;
+    features_ = features;
+    name_ = operation.name();
     if (find_product(operation)) return;
     if (features) return check_between(operation, *features);
     check_reading(operation, *parameter);
@@ -164,6 +169,20 @@ class CutModule::Observer : public lens::Observer {
     const at::Tensor y = output_of(one, x, tensor_at(operation, product_->bias));
     // What a function of autograd returns as a view cannot be changed in place, as by a bias.
     return y.is_view() ? at::_unsafe_view(y, y.sizes()) : y;
+  }
+
+  /// Sizes that are fixed in forward() are those of the whole.
+  void failed(const std::exception& why) override {
+    const auto* by_torch = dynamic_cast<const c10::Error*>(&why);
+    if (by_torch == nullptr || !features_) return;
+    const CutWeight& one = weights_[features_->weight];
+    const std::string reason = by_torch->what_without_backtrace();
+    const auto all = std::accumulate(one.extents.begin(), one.extents.end(), int64_t{0});
+    refuse(fmt::format(
+        "{} cannot take the output of {}, of whose {} features this rank has {}: {}; "
+        "forward() fixes a size of the whole output, as a number of heads: take it "
+        "from size(-1), or cut {} as gathered",
+        name_, one.module, all, own_columns(one), reason.substr(0, reason.find('\n')), one.module));
   }
 
   void after(const Operation& operation) override {
@@ -314,8 +333,10 @@ class CutModule::Observer : public lens::Observer {
   // Of the operation on its way:
   const WeightProduct* product_ = nullptr;  ///< Null: it is made as it is.
   size_t weight_ = 0;
-  std::optional<Note> result_;  ///< What its results are.
-  int64_t columns_ = 0;         ///< Of a result that is cut.
+  std::optional<Note> features_;  ///< Of its arguments that are cut.
+  std::string name_;              ///< Its own, if it has such arguments.
+  std::optional<Note> result_;    ///< What its results are.
+  int64_t columns_ = 0;           ///< Of a result that is cut.
   std::optional<lens::Scope> scope_;
 };
 

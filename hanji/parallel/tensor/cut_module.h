@@ -44,9 +44,10 @@ using ModuleCuts = std::map<std::string, ModuleCut>;
 ///         Linear or Embedding, cuts or options that these cannot have, tied weights, more ranks than
 ///         rows. Throws Error(kUnsupported) from forward(), naming module and operation: for an operation
 ///         between column and row that is not among those above (a normalisation, a sum, dropout, whose
-///         mask would be that of the part), for one that reads a cut parameter otherwise, for a row whose
-///         input is whole, for a column, or a whole Linear, whose input is cut, and for a parameter that
-///         torch::load() or set_data() has unsharded again.
+///         mask would be that of the part), for a size of the whole that forward() fixes there (a number of
+///         heads), for one that reads a cut parameter otherwise, for a row whose input is whole, for a
+///         column, or a whole Linear, whose input is cut, and for a parameter that torch::load() or
+///         set_data() has unsharded again.
 /// Limits  optimizers see parts, and so does hanji::clip_grad_norm(): use the member. Without gradients,
 ///         in no_grad mode, reading a part of a parameter is allowed.
 /// Thread  forward() and backward() run on the constructing thread, which also destroys this; elsewhere

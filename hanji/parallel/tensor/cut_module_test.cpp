@@ -290,6 +290,35 @@ TEST(CutModule, RefusesByNameWhatIsNotOfElementsBetweenColumnAndRow) {
   });
 }
 
+TEST(CutModule, RefusesByNameASizeOfTheWholeThatForwardFixes) {
+  test::run_ranks(3, [](world::World& world) {  // of 10 columns 4, 3 and 3
+    UserNet net;
+    const CutModule cut(net, world.group(), all_cuts());
+    using X = const at::Tensor&;
+    const auto heads = [](X x) { return x.view({3, 4, 2, kInner / 2}).view({12, kInner}); };
+    const auto in_turn = [](X x) { return x.unflatten(-1, {2, kInner / 2}).flatten(-2); };
+    const auto width = [](X x) { return x.reshape({3, 4, kInner}).flatten(0, 1); };
+    const auto narrow = [](X x) { return x.reshape({12 * kInner}); };
+    for (const std::function<at::Tensor(X)>& between :
+         {std::function<at::Tensor(X)>(heads), {in_turn}, {width}, {narrow}}) {
+      net.between = between;
+      const std::string refused = refusal_of([&] { (void)net.forward(user_tokens()); });
+      EXPECT_THAT(refused, AllOf(HasSubstr("cut_module: aten::"), HasSubstr("output of fc"),
+                                 HasSubstr("of whose 10 features this rank has"),
+                                 HasSubstr("take it from size(-1), or cut fc as gathered")));
+      EXPECT_THAT(refused, testing::Not(HasSubstr("\n")));
+    }
+    net.between = [](X x) { return x; };
+    net.around = [&net](X x) { return net.down(net.gate(x).view({12, kInner})); };
+    EXPECT_THAT(refusal_of([&] { (void)net.forward(user_tokens()); }),
+                AllOf(HasSubstr("aten::view"), HasSubstr("output of gate"),
+                      HasSubstr("is invalid for input of size")));
+    // An error of the caller's own, of what is whole, stays libtorch's.
+    net.around = [](X x) { return x.view({12, kInner}); };
+    EXPECT_THROW((void)net.forward(user_tokens()), c10::Error);
+  });
+}
+
 TEST(CutModule, RefusesARowWithoutAColumnAndOtherUsesOfAParameter) {
   test::run_ranks(2, [](world::World& world) {
     UserNet net;
