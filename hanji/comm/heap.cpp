@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/heap_peaks.h"
 #include "hanji/shm/heap.h"
 #include "hanji/shm/segment.h"
 
@@ -71,5 +72,6 @@ bool Heap::contains(const at::Tensor& tensor) const {
 size_t Heap::used_bytes() const { return raw_->used_bytes(rank_); }
 size_t Heap::peak_bytes() const { return raw_->peak_bytes(rank_); }
 std::map<std::string, size_t> Heap::usage() const { return raw_->usage(); }
+std::map<std::string, size_t> peak_usage(const Heap& heap) { return heap.raw().peak_usage(); }
 
 }  // namespace hanji::comm

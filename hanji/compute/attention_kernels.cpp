@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "hanji/base/attention_extent.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "hanji/compute/attention_kernels.cpp"
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
@@ -27,11 +29,11 @@ namespace hanji::compute::internal {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-constexpr int64_t kGroup = 8;  // rows per softmax group, a multiple of kTileRows
-constexpr int64_t kBand = 64;  // queries per backward band
+constexpr int64_t kGroup = base::AttentionExtent::kGroup;  // a multiple of kTileRows
+constexpr int64_t kBand = base::AttentionExtent::kBand;
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
+  return base::AttentionExtent::round_up(n, multiple);
 }
 
 template <class C>
@@ -39,16 +41,11 @@ int64_t panel() {
   return 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<C>()));
 }
 
-/// Lengths and row strides, in elements.
-struct Extent {
-  int64_t length, rows, columns, size, band;
-};
+using Extent = base::AttentionExtent;
 
 template <class C>
 Extent extent(int64_t length, int64_t size) {
-  const int64_t rows = round_up(length, kBand);
-  const int64_t columns = round_up(rows, panel<C>());
-  return {length, rows, columns, round_up(size, panel<C>()), columns + 16};
+  return Extent::of(length, size, panel<C>());
 }
 
 /// The left operand: element (row, k) lies at data[row * row_stride + k * k_stride].
@@ -364,13 +361,11 @@ HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
 
 template <class C>
 size_t forward_elements(int64_t length, int64_t size) {
-  const Extent e = extent<C>(length, size);
-  return static_cast<size_t>((2 * e.rows + e.columns) * e.size + kGroup * (e.band + e.size));
+  return static_cast<size_t>(extent<C>(length, size).forward_elements());
 }
 template <class C>
 size_t backward_elements(int64_t length, int64_t size) {
-  const Extent e = extent<C>(length, size);
-  return static_cast<size_t>((6 * e.rows + 2 * e.columns + kGroup) * e.size + 2 * kBand * e.band);
+  return static_cast<size_t>(extent<C>(length, size).backward_elements());
 }
 
 // One plain function per kernel and type: what run-time dispatch can point to.

@@ -229,6 +229,13 @@ Amount block_workspace(const ModelSpec& m, const ActivationOptions& options, con
   return bytes;
 }
 
+/// Of a whole block; those that are cut are counted.
+std::optional<Amount> in_attention(const ModelSpec& m, const ActivationOptions& options,
+                                   const OwnSizes& own) {
+  if (!own.is_whole(m) || m.dropout > 0) return std::nullopt;
+  return amount_of(options, [&](const auto& samples) { return beside_attention(m, samples); });
+}
+
 /// Of all tokens under Ulysses the rank's heads; of a ring all heads, whose triangle its ranks share out.
 AttentionFacts attention_of(const ModelSpec& m, const OwnSizes& own, FeatureCut cut) {
   const int64_t size = m.width / m.heads;
@@ -265,6 +272,7 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
               static_cast<double>((of_norms + of_qkv + of_gelu) * element_bytes(options.precision)),
           .kept = kept_by(m, options, own, kBlockRows, m.layers),
           .backward = block_workspace(m, options, own),
+          .in_attention = in_attention(m, options, own),
           .is_repeated = options.recompute};
 }
 

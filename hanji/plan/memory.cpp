@@ -144,10 +144,35 @@ int64_t workspace_in_block(const ModelSpec& m, const ActivationOptions& options)
          casts_of_head_and_down(m, options);
 }
 
+int64_t beside_attention(const ModelSpec& m, const ActivationOptions& options) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t wide = tokens * m.width, qkv = wide + 2 * tokens * m.kv_width();
+  const int64_t row =
+      m.width + 2 * m.kv_width();  // of the gradient of qkv's bias: of each sample a sum
+  const int64_t gradients = wide * (widths.stream + widths.product) + qkv * widths.product +
+                            options.micro_batch * row * widths.stream;
+  // Inputs of down, GELU and up, the second norm's stream and statistics, the output of attention.
+  const int64_t given_up =
+      (4 + 4 + 1 + 1) * wide * widths.product + wide * widths.stream + 2 * tokens * widths.stream;
+  const int64_t casts =
+      casts_weights(options) ? (4 + 4 + 1) * m.width * m.width * widths.product : 0;
+  ModelSpec one = m;
+  one.layers = 1;
+  const int64_t computed_again =
+      options.recompute ? sum_of(saved_in_blocks(one, options)) : int64_t{0};
+  return gradients + computed_again - given_up - casts;
+}
+
 int64_t total_bytes(const std::vector<MemoryLine>& lines) {
   int64_t bytes = 0;
   for (const MemoryLine& line : lines) bytes += line.bytes;
   return bytes;
+}
+
+int64_t line_bytes(const std::vector<MemoryLine>& lines, std::string_view category) {
+  const auto found = std::ranges::find(lines, category, &MemoryLine::category);
+  return found == lines.end() ? 0 : found->bytes;
 }
 
 int64_t offload_window_bytes(int64_t elements, int64_t element_bytes) {

@@ -50,6 +50,10 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationO
 int64_t workspace_in_head(const ModelSpec& model, const ActivationOptions& options);
 int64_t workspace_in_block(const ModelSpec& model, const ActivationOptions& options);
 
+/// In the attention of a block, beside what it and those before it have kept and the kernel's scratch:
+/// gradients of the stream, of the attention's output and of qkv, less what its MLP has given up.
+int64_t beside_attention(const ModelSpec& model, const ActivationOptions& options);
+
 /// Bytes of one category on one rank.
 struct MemoryLine {
   std::string category;
@@ -58,6 +62,16 @@ struct MemoryLine {
 };
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines);
+/// Of the line of that category; 0 without it.
+int64_t line_bytes(const std::vector<MemoryLine>& lines, std::string_view category);
+
+/// What a rank has in memory before its first tensor.
+struct ProcessMemory {
+  int64_t private_bytes =
+      0;  ///< Its own: what loading the program and libtorch writes. 0: not known.
+  int64_t library_bytes = 0;  ///< Of mapped files, which the ranks of a host share.
+  bool operator==(const ProcessMemory&) const = default;
+};
 
 /// How a run reads and writes moments in a file: pieces of so many elements, some of them in memory.
 constexpr int64_t kOffloadPieceElements = 1 << 18;

@@ -122,17 +122,43 @@ double ModelFacts::flops_per_target() const {
          static_cast<double>(targets_per_sample);
 }
 
+namespace {
+
+/// Of parameters of earlier layers that a layer reads.
+int64_t elements_read_again(const ModelFacts& model, const LayerFacts& layer) {
+  int64_t elements = 0;
+  for (const int64_t index : layer.tied) elements += model.parameters.at(index).elements;
+  return elements;
+}
+
+}  // namespace
+
 int64_t activation_bytes(const ModelFacts& model, int64_t samples) {
   int64_t bytes = 0;
   for (const LayerFacts& layer : model.layers) bytes += layer.kept.of(samples);
   return bytes;
 }
 
-int64_t workspace_bytes(const ModelFacts& model, int64_t samples) {
+int64_t workspace_bytes(const ModelFacts& model, int64_t samples, const BackwardMemory& beside) {
+  std::vector<int64_t> largest(model.layers.size());  // parameter of each layer
+  for (const ParameterFacts& one : model.parameters) {
+    if (beside.gradient_bytes == 0) break;
+    int64_t& most = largest.at(static_cast<size_t>(one.layer));
+    most = std::max(most, one.elements);
+  }
+  int64_t tied = 0;  // gradients of later layers that wait
+  for (const LayerFacts& layer : model.layers) tied += elements_read_again(model, layer);
   int64_t kept = 0, most = 0;
-  for (const LayerFacts& layer : model.layers) {
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const LayerFacts& layer = model.layers[i];
+    const int64_t own = elements_read_again(model, layer);
+    tied -= own;
     kept += layer.kept.of(samples);
-    most = std::max(most, kept + layer.backward.of(samples));
+    const int64_t waiting = kept + tied * beside.gradient_bytes;
+    most = std::max(most, waiting + layer.backward.of(samples) +
+                              std::max(own, largest[i]) * beside.gradient_bytes);
+    if (!layer.in_attention || beside.attention_scratch == 0) continue;
+    most = std::max(most, waiting + layer.in_attention->of(samples) + beside.attention_scratch);
   }
   return most - kept;
 }

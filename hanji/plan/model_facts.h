@@ -82,6 +82,9 @@ struct LayerFacts {
   Amount kept = {};                 ///< From its forward to its backward.
   Amount flow = {};                 ///< That it passes on to the next layer.
   Amount backward = {};  ///< Most that its backward holds beside all that is kept by then.
+  /// In the backward of its attention, beside all that is kept by then and the kernel's scratch. Not in
+  /// JSON: facts that were counted have both in `backward`.
+  std::optional<Amount> in_attention = {};
   /// Kept from backward_input to backward_weight, where its products can be split so: what the gradients
   /// of weights are computed of, and the gradients of its other parameters.
   std::optional<Amount> for_weights = {};
@@ -133,9 +136,18 @@ struct ModelFacts {
 /// What the forward pass of so many samples keeps for the backward pass.
 int64_t activation_bytes(const ModelFacts& model, int64_t samples);
 
+/// What a backward pass holds beside tensors that the facts of layers name.
+struct BackwardMemory {
+  int64_t attention_scratch = 0;  ///< Of the kernel of a layer's attention, of one thread.
+  /// Of an element of gradients that come in tensors of their own, beside where they are added up; those
+  /// of a tied weight wait for its first use. 0: they are written there.
+  int64_t gradient_bytes = 0;
+};
+
 /// What the backward pass holds beside that at its highest point: layers give up what they have kept
 /// from the last to the first.
-int64_t workspace_bytes(const ModelFacts& model, int64_t samples);
+int64_t workspace_bytes(const ModelFacts& model, int64_t samples,
+                        const BackwardMemory& beside = {});
 
 /// The operations of a forward and backward of so many samples, equal ones once: products,
 /// attention and rows. What recomputation repeats counts as a third more.

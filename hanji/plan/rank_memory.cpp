@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hanji/base/attention_extent.h"
 #include "hanji/plan/gathers.h"
 #include "hanji/plan/host_messages.h"
 #include "hanji/plan/pipeline_plan.h"
@@ -218,6 +219,53 @@ HeldState held_state(const Plan& plan, int64_t micro_batch, const ModelFacts& mo
           served.shares.range_of(part.data_coordinate).size() * element};
 }
 
+/// Of hanji's blocked kernel, for the vectors of the plan's kernels or else of this processor.
+int64_t attention_scratch(const Plan& plan, const ModelFacts& model) {
+  const auto layer = std::ranges::find_if(
+      model.layers, [](const LayerFacts& one) { return one.in_attention.has_value(); });
+  const bool on_cpu = plan.config.compute.device == Device::kCpu;
+  if (layer == model.layers.end() || plan.kernels.attention != Attention::kMath || !on_cpu) {
+    return 0;
+  }
+  const Result<base::Simd> usable = base::usable_simd();
+  const base::Simd simd = plan.kernels.simd.value_or(usable.ok() ? *usable : base::Simd::kBaseline);
+  const int64_t element = parameter_bytes(plan.kernels.precision);  // bf16 is computed in float32
+  const AttentionFacts& attention = *layer->attention;
+  return element * base::AttentionExtent::of(attention.rows, attention.width,
+                                             2 * base::vector_bytes(simd) / element)
+                       .backward_elements();
+}
+
+/// Whether backward cannot write gradients to where they are added up: sharded ones are there once for
+/// several units, and those of later micro-batches are added to those of the first.
+bool has_gradients_apart(const Plan& plan, int64_t micro_batch, const RankPart& part) {
+  if (stable_grains(plan).count > 0) return false;
+  const Sharding data = plan.config.parallel.data;
+  return micro_batch < part.samples || (cuts_states(data) && data != Sharding::kZero1);
+}
+
+int64_t workspace_of(const Plan& plan, int64_t micro_batch, const ModelFacts& model,
+                     const RankPart& part) {
+  const int64_t samples = std::min(micro_batch, part.samples);
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  BackwardMemory beside{.attention_scratch = attention_scratch(plan, model)};
+  const bool served = plan.config.parallel.data == Sharding::kServer;
+  // Layers of stages are numbered otherwise than their parameters.
+  const bool by_layer = model.has_gradient_slots && !served && plan.mesh.degree("pp") == 1;
+  if (by_layer && has_gradients_apart(plan, samples, part)) beside.gradient_bytes = element;
+  const int64_t workspace = workspace_bytes(model, samples, beside);
+  if (by_layer) return workspace;
+  // A server's worker keeps the gradients of backward until it pushes them: those of one micro-batch
+  // beside what the next one's backward holds, which adds to them. For the norm of blocks it gathers all.
+  const bool keeps_gradients =
+      served && samples > 0 && (!model.has_gradient_slots || plan.config.train.cuts.features > 1);
+  const int64_t gradients = keeps_gradients ? model.num_parameters() * element : 0;
+  // A gradient that is added to an earlier one exists beside it.
+  const bool adds = samples < part.samples && stable_grains(plan).count == 0;
+  const int64_t added = std::max(gradients, std::ranges::max(model.parameter_sizes()) * element);
+  return adds ? workspace + added : std::max(workspace, gradients);
+}
+
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const ModelFacts model = facts_of_rank(plan, part.rank);
   const Config& config = plan.config;
@@ -237,16 +285,7 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   }
   lines.push_back({"activations", kept_bytes(plan, step)});
   if (plan.mesh.degree("pp") > 1) lines.push_back({"flows", flow_bytes(plan, step)});
-  // A server's worker keeps the gradients of backward until it pushes them: those of one micro-batch
-  // beside what the next one's backward holds, which adds to them. For the norm of blocks it gathers all.
-  const bool keeps_gradients = config.parallel.data == Sharding::kServer && samples > 0 &&
-                               (!model.has_gradient_slots || config.train.cuts.features > 1);
-  const int64_t gradients = keeps_gradients ? model.num_parameters() * element : 0;
-  const int64_t workspace = workspace_bytes(model, samples);
-  // A gradient that is added to an earlier one exists beside it.
-  const bool adds = samples < part.samples && !has_grains;
-  const int64_t added = std::max(gradients, std::ranges::max(model.parameter_sizes()) * element);
-  lines.push_back({"workspace", adds ? workspace + added : std::max(workspace, gradients)});
+  lines.push_back({"workspace", workspace_of(plan, micro_batch, model, part)});
   if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});

@@ -46,6 +46,10 @@ Result<HeapBlock> Heap::allocate(size_t bytes, std::string_view category, Zero z
   auto taken = take(size);
   if (!taken.ok()) return taken.status().at("heap of rank " + std::to_string(rank_));
   used_[*taken] = {size, std::string(category)};
+  auto counted = categories_.find(category);
+  if (counted == categories_.end()) counted = categories_.emplace(category, Counted()).first;
+  counted->second.now += size;
+  counted->second.peak = std::max(counted->second.peak, counted->second.now);
   count(static_cast<int64_t>(size));
   const size_t offset = segment_->heap_offset(rank_) + *taken;
   std::byte* data = segment_->data() + offset;
@@ -101,6 +105,7 @@ Status Heap::free(int64_t offset) {
                                   "; free what allocate() returned, once");
   }
   size_t bytes = used->second.bytes;
+  categories_.find(used->second.category)->second.now -= bytes;
   used_.erase(used);
   count(-static_cast<int64_t>(bytes));
   auto next = free_.lower_bound(begin);
@@ -138,7 +143,16 @@ int64_t Heap::offset_of(const void* address) const {
 std::map<std::string, size_t> Heap::usage() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, size_t> bytes;
-  for (const auto& [offset, block] : used_) bytes[block.category] += block.bytes;
+  for (const auto& [category, counted] : categories_) {
+    if (counted.now > 0) bytes[category] = counted.now;
+  }
+  return bytes;
+}
+
+std::map<std::string, size_t> Heap::peak_usage() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, size_t> bytes;
+  for (const auto& [category, counted] : categories_) bytes[category] = counted.peak;
   return bytes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,8 +48,9 @@ class Heap {
   int64_t offset_of(const void* address) const;
   std::byte* at(int64_t offset) const { return segment_->data() + offset; }
 
-  /// Bytes in use by category: this rank's blocks.
+  /// Bytes in use by category: this rank's blocks; and of each category the most there ever were.
   std::map<std::string, size_t> usage() const;
+  std::map<std::string, size_t> peak_usage() const;
   /// Bytes in use and the most there ever were, of any rank.
   size_t used_bytes(int rank) const;
   size_t peak_bytes(int rank) const;
@@ -64,11 +66,16 @@ class Heap {
   size_t take_free(size_t bytes);
   Status extend(size_t end);
   void count(int64_t bytes);
+  /// Of one category, what it has and the most that it had.
+  struct Counted {
+    size_t now = 0, peak = 0;
+  };
 
   std::shared_ptr<Segment> segment_;
   int rank_;
   mutable std::mutex mutex_;
-  std::map<size_t, Used> used_;    ///< By offset in the arena.
+  std::map<size_t, Used> used_;  ///< By offset in the arena.
+  std::map<std::string, Counted, std::less<>> categories_;
   std::map<size_t, size_t> free_;  ///< Offset to bytes; neighbours are always merged.
   size_t end_ = 0;                 ///< Blocks and free ranges lie below.
   size_t backed_ = 0;              ///< Memory is there below.

@@ -75,7 +75,11 @@ TEST_F(HeapTest, CountsBytesByCategoryAndTheMostThereEverWere) {
   EXPECT_THAT(heap_.usage(), testing::ElementsAre(testing::Pair("gradients", 1024u),
                                                   testing::Pair("parameters", 64u)));
   EXPECT_TRUE(heap_.free(gradients.offset).ok());
+  EXPECT_FALSE(heap_.usage().contains("gradients"));
   EXPECT_EQ(heap_.used_bytes(1), 64u);
+  heap_.allocate(500, "gradients").or_throw();
+  EXPECT_EQ(heap_.usage()["gradients"], 512u);
+  EXPECT_EQ(heap_.peak_usage()["gradients"], 1024u);
   EXPECT_EQ(Heap(segment_, 0).peak_bytes(1), 1088u);  // told by any rank
   EXPECT_EQ(heap_.used_bytes(0), 0u);
 }

@@ -7,9 +7,11 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hanji/comm/heap.h"
+#include "hanji/comm/heap_peaks.h"
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
 #include "hanji/plan/rank_memory.h"
@@ -27,6 +29,10 @@ struct Shared {
   plan::Sharding data = plan::Sharding::kReplicas;
   int64_t tp = 1;
   bool sequence = false;
+  plan::Bits bits = plan::Bits::kRun;
+  bool share_memory = true;
+  int64_t micro_batch = plan::kAuto;
+  bool tied = true;
 };
 
 plan::Plan plan_of(Shared by, const Dataset& dataset) {
@@ -40,6 +46,10 @@ plan::Plan plan_of(Shared by, const Dataset& dataset) {
   config.parallel.data = by.data;
   config.mesh.tp = by.tp;
   config.parallel.sequence = by.sequence;
+  config.parallel.share_memory = by.share_memory;
+  config.train.bits = by.bits;
+  config.train.micro_batch = by.micro_batch;
+  config.model.tied = by.tied;
   inputs.machine.usable_cores = inputs.machine.physical_cores = 2;
   inputs.machine.available_bytes = int64_t{8} << 30;
   inputs.kernels.gemm = plan::Gemm::kMkl;
@@ -89,6 +99,69 @@ TEST(CountedMemory, WhatIsHiddenInTheModelMovesTheMeasuredFigureAndNotThePredict
     }
     EXPECT_NEAR(static_cast<double>(plain), static_cast<double>(predicted), 0.5e6) << name;
     EXPECT_GT(with_hidden - predicted, kHidden / 2) << "or the bar would see nothing";
+  }
+}
+
+/// What a rank counts, and what its lines of the plan say.
+struct OfPasses {
+  int64_t workspace = 0, units = 0;
+};
+
+OfPasses planned_of_passes(const plan::Plan& plan) {
+  const auto lines = plan::largest_lines(plan);
+  return {plan::line_bytes(lines, "workspace"), plan::line_bytes(lines, "unsharded units")};
+}
+
+/// The most of any rank.
+OfPasses counted_of_passes(const plan::Plan& plan, const Dataset& dataset) {
+  std::vector<OfPasses> found(plan.ranks);
+  test::run_ranks(plan.ranks, [&](world::World& world) {
+    compute::apply(plan.kernels, 1);
+    PrivateMemory memory(world.heap());
+    StopSignal stop = StopSignal::create().or_throw();
+    Job job = assemble(plan, world.group());
+    run_loop(job, {.plan = plan,
+                   .dataset = dataset,
+                   .memory = memory,
+                   .stop = stop,
+                   .save = [](int64_t, double) {},
+                   .before_update = [] {}});
+    auto peaks = comm::peak_usage(world.heap());
+    found[world.rank()] = {memory.largest_pass().workspace,
+                           static_cast<int64_t>(peaks["unsharded units"])};
+  });
+  OfPasses most;
+  for (const OfPasses& one : found) {
+    most = {std::max(most.workspace, one.workspace), std::max(most.units, one.units)};
+  }
+  return most;
+}
+
+TEST(CountedMemory, OfPassesAndOfWholeUnitsIsThePlansForAnyBitsAndStrategy) {
+  plan::DataConfig text;
+  text.vocabulary = plan::VocabularyKind::kByte;
+  const Dataset dataset = open_dataset(text, 32, plan::kAuto).or_throw();
+  using enum plan::Sharding;
+  constexpr auto kStable = plan::Bits::kStable;
+  for (const Shared& by :
+       {Shared{.data = kReplicas}, Shared{.data = kReplicas, .micro_batch = 1},
+        Shared{.data = kReplicas, .micro_batch = 1, .tied = false}, Shared{.data = kZero2},
+        Shared{.data = kZero3, .tied = false}, Shared{.data = kZero3, .share_memory = false},
+        Shared{.data = kZero3, .share_memory = false, .micro_batch = 1},
+        Shared{.data = kReplicas, .bits = kStable}, Shared{.data = kZero1, .bits = kStable},
+        Shared{.data = kZero3, .bits = kStable, .tied = false},
+        Shared{.data = kZero3, .bits = kStable, .share_memory = false}}) {
+    const plan::Plan plan = plan_of(by, dataset);
+    const OfPasses planned = planned_of_passes(plan), counted = counted_of_passes(plan, dataset);
+    const std::string name =
+        fmt::format("{}, stable {}, shared {}, micro-batch {}, tied {}", plan::name_of(by.data),
+                    by.bits == kStable, by.share_memory, plan.micro_batch, by.tied);
+    // Gradients of biases and the loss itself are not planned one by one.
+    EXPECT_NEAR(static_cast<double>(counted.workspace), static_cast<double>(planned.workspace),
+                1024)
+        << name;
+    EXPECT_EQ(counted.units, planned.units) << name;
+    EXPECT_EQ(counted.units > 0, !by.share_memory) << name;
   }
 }
 

@@ -19,6 +19,7 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/heap.h"
+#include "hanji/comm/heap_peaks.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
 #include "hanji/data/source.h"
@@ -340,7 +341,8 @@ class RankRun {
     return {values, values + world_.size()};
   }
 
-  /// Private tensors by what they are for, and the heap by category.
+  /// Private tensors by what they are for, and the heap by category: of units that were whole and flows
+  /// that were under way the most at once.
   std::vector<plan::MemoryLine> counted_memory(const Job& job, const LoopOutcome& outcome) {
     std::vector<plan::MemoryLine> lines = job.strategy->private_memory();
     if (outcome.first_step_end_ns > 0) {
@@ -350,7 +352,7 @@ class RankRun {
     if (outcome.data_bytes > 0) lines.push_back({"data", outcome.data_bytes});
     if (const int64_t bytes = buffer_bytes(*job.model)) lines.push_back({"buffers", bytes});
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
-    for (const auto& [category, bytes] : world_.heap().usage()) {
+    for (const auto& [category, bytes] : comm::peak_usage(world_.heap())) {
       if (category == "data") continue;  // a peer may still map it
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
