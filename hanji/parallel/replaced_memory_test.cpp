@@ -478,6 +478,22 @@ TEST(ReplacedMemory, AfterItsHandleAModuleIsOneRanksOwn) {
   }
 }
 
+TEST(ReplacedMemory, AHandleMayOutliveItsWorld) {
+  for (const Kind& kind : {optimizer_kinds()[0], parameter_kinds()[0]}) {
+    std::vector<std::unique_ptr<Net>> nets;
+    for (int rank = 0; rank < 2; ++rank) nets.push_back(std::make_unique<Net>(torch::kDouble));
+    const Values before = values_of(*nets[0]);
+    std::vector<Trainer> trainers(2);
+    run_ranks(2, [&](world::World& world) {
+      trainers[world.rank()] = kind.wrap(*nets[world.rank()], world.group());
+    });
+    trainers.clear();
+    EXPECT_TRUE(test_net::same_bits(values_of(*nets[0]), before)) << kind.name;
+    write_unseen(*nets[1]);
+    EXPECT_TRUE(test_net::same_bits(values_of(*nets[0]), before)) << kind.name;
+  }
+}
+
 TEST(ReplacedMemory, AnOptimizerOfShardsThatOutlivesItsHandleWritesToItsRankOnly) {
   run_ranks(2, [](world::World& world) {
     Net net(torch::kDouble);
