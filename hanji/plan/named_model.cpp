@@ -142,9 +142,9 @@ Result<NamedModel> find_model(std::string_view name, const FactsOptions& options
 std::string describe_sample(const Config& config) {
   const DataConfig& data = config.data;
   if (data_kind(config) == DataKind::kPairs) {
-    return has_sequences(data.pairs)
-               ? fmt::format("{} residues by {} sequences", data.residues, data.sequences)
-               : fmt::format("pairs of {} residues", data.residues);
+    return has_sequences(data.pairs) ? base::counted(data.residues, "residue") + " by " +
+                                           base::counted(data.sequences, "sequence")
+                                     : "pairs of " + base::counted(data.residues, "residue");
   }
   const std::string classes =
       data.files.empty() ? fmt::format(" in {} classes", data.classes) : std::string();
@@ -154,9 +154,9 @@ std::string describe_sample(const Config& config) {
 NamedModel named(std::string_view name, const CountedModel& counted, Precision precision,
                  std::string_view sample) {
   const int64_t to = width_of(precision), from = width_of(counted.precision);
-  std::string words = fmt::format("{},\n           {}{}counted in {}",
-                                  base::counted(counted.facts.layers.size(), "layer"), sample,
-                                  sample.empty() ? "" : ",\n           ", name_of(counted.precision));
+  std::string words = fmt::format(
+      "{},\n           {}{}counted in {}", base::counted(counted.facts.layers.size(), "layer"),
+      sample, sample.empty() ? "" : ",\n           ", name_of(counted.precision));
   if (to != from)
     words += fmt::format(", bytes of activations x {}/{} for {}", to, from, name_of(precision));
   return {.name = std::string(name),

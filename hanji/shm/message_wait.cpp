@@ -60,7 +60,7 @@ std::string text_at(std::span<const uint64_t> words, size_t begin, size_t bytes)
 enum Word : size_t { kWhat, kRoot, kTag, kCount, kOperation, kGroup };
 constexpr int kDTypeShift = 8, kOpShift = 16, kReceivesShift = 24, kSiteShift = 32;
 
-MessageWaitWords::Words encode(const MessageGroup& group, const MessageCall& call) {
+MessageWaitWords::Words encode_message(const MessageGroup& group, const MessageCall& call) {
   MessageWaitWords::Words words{};
   words[kWhat] = static_cast<uint64_t>(call.routine) |
                  static_cast<uint64_t>(call.dtype) << kDTypeShift |
@@ -75,7 +75,7 @@ MessageWaitWords::Words encode(const MessageGroup& group, const MessageCall& cal
   return words;
 }
 
-MessageWait decode(const MessageWaitWords::Words& words) {
+MessageWait decode_message(const MessageWaitWords::Words& words) {
   MessageWait wait;
   wait.call = {.routine = static_cast<schedule::Routine>(words[kWhat] & 0xff),
                .dtype = static_cast<DType>(words[kWhat] >> kDTypeShift & 0xff),
@@ -109,7 +109,7 @@ std::vector<int> MessageGroup::ranks() const {
 void begin_message_wait(const Segment& segment, int rank, const MessageGroup& group,
                         const MessageCall& call) {
   MessageWaitWords& to = segment.rank_state(rank).message_wait;
-  const auto words = encode(group, call);
+  const auto words = encode_message(group, call);
   const uint64_t before = to.version.load(std::memory_order_relaxed);
   to.version.store(before + 1, std::memory_order_relaxed);
   for (size_t i = 0; i < words.size(); ++i) {
@@ -134,7 +134,7 @@ std::optional<MessageWait> read_message_wait(const MessageWaitWords& from) {
     }
     const int64_t since = from.since_ns.load(std::memory_order_acquire);
     if (before % 2 != 0 || from.version.load(std::memory_order_relaxed) != before) continue;
-    MessageWait wait = decode(words);
+    MessageWait wait = decode_message(words);
     if (since != 0) wait.since_ns = since;
     return wait;
   }

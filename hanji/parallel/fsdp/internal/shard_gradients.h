@@ -36,7 +36,7 @@ class ShardGradients : public GradientSink {
     bool keeps_whole = false;                ///< Rows for every unit, all the time.
     std::string caller = {};                 ///< Said in errors.
     std::shared_ptr<ShardStore> store = {};  ///< Where the shares lie; null: in memory.
-    std::weak_ptr<void> handle = {};             ///< The ShardedModel.
+    std::weak_ptr<void> handle = {};         ///< The ShardedModel.
     std::shared_ptr<ParameterWatch> watch = {};  ///< As in GradientOptions.
     OrderRule rule = {};                         ///< The same.
   };

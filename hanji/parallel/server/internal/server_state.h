@@ -38,7 +38,7 @@ class ServerState : public GradientSink {
   virtual void finish() = 0;
   /// Watches the module; its parameters are those that this was made of.
   void set_watch(std::unique_ptr<ParameterWatch> watch) { watch_ = std::move(watch); }
-  /// Throws on this rank if its module has changed, or has got other memory than servers send to.
+  /// Throws on this rank if its module has changed.
   void refuse_changes() const;
   /// A worker's; throws kInvalidArgument, naming the call, on a rank that only serves.
   Gradients& gradients(const char* call) const;
