@@ -8,8 +8,6 @@
 #include "hanji/comm/fit_costs.h"
 #include "hanji/cost/compare.h"
 #include "hanji/cost/measure.h"
-#include "hanji/topology/cpu_load.h"
-#include "hanji/train/measured_once.h"
 
 namespace hanji::cli {
 
@@ -20,12 +18,9 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   if (!machine.caches.empty()) options.cache_bytes = machine.caches.back().bytes;
   options.rank_cpus = topology::cpus_per_rank(machine, ranks);
   HostRates result;
-  const double load =
-      train::mark_while([&] { result.rates = cost::measure_rates(options).or_throw(); }).load;
+  result.rates = cost::measure_rates(options).or_throw();
   const auto folder = base::cache_folder().or_throw();
   result.source = comm::use_or_fit(result.rates, folder, machine, ranks).or_throw();
-  const std::string disturbed = topology::describe_load(load);
-  if (!disturbed.empty()) result.source += "; rates may be too low: " + disturbed;
   return result;
 }
 

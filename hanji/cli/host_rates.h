@@ -13,7 +13,7 @@ namespace hanji::cli {
 /// What this host does with `ranks` ranks, and how that is known.
 struct HostRates {
   cost::Rates rates;
-  std::string source;  ///< When costs were timed, what would be closer, what disturbed rates.
+  std::string source;  ///< When costs were timed, and what would be closer.
 };
 
 /// Rates as measured in a moment, and costs as comm::use_or_fit() has them. Errors: throws Error.

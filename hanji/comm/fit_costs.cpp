@@ -128,7 +128,9 @@ Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& 
   (void)cost::save_costs(folder, best);  // else the next one fits again
   rates.fitted = best.costs;
   if (why_not.empty()) return cost::describe(best);
-  return fmt::format("timed just now for {:.2g} s: {}", best.fit_seconds, why_not);
+  const std::string load = topology::describe_load(best.load);
+  return fmt::format("timed just now for {:.2g} s: {}{}{}", best.fit_seconds, why_not,
+                     load.empty() ? "" : "; ", load);
 }
 
 Result<double> disagreement(const topology::Machine& machine, const cost::FittedCosts& costs) {
