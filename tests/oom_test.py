@@ -1,4 +1,5 @@
 """A rank of `hanji train` that the kernel kills for memory, in a cgroup that this test makes."""
+import json
 import os
 import pathlib
 import re
@@ -90,6 +91,22 @@ class KilledForMemory(TrainTest):
         self.assertRegex((self.folder / "run" / "logs" / "rank.0").read_text(), told)
         self.check_nothing_runs()
         self.check_bits()
+
+    def test_a_job_of_which_a_cgroup_cannot_hold_the_processes_is_refused_before_any_rank(self):
+        planned = json.loads(self.hanji("plan", "--json", *self.job).stdout)
+        process = planned["process"]["private_bytes"]
+        self.assertGreater(process, 16 << 20)
+        # What the launcher needs itself, and half of what two ranks do; pages of files may be counted elsewhere.
+        with MemoryGroup() as group:
+            group.set_limit(2 * process + planned["process"]["library_bytes"])
+            done = subprocess.run(
+                group.with_all(HANJI, "train", *self.job, "--out", "run", "--steps", 2),
+                text=True, capture_output=True, timeout=60, cwd=self.folder, env=self.environment())
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn(str(group.folder / group.limit), done.stderr)
+        self.assertRegex(done.stderr, "2 ranks of [0-9.]+ MiB each, program and libtorch")
+        self.assertFalse((self.folder / "run" / "logs").exists())
+        self.check_nothing_runs()
 
     def test_the_cgroup_of_a_whole_job_tells_its_count_and_its_limit(self):
         grows = 'test $RANK = 0 && exec sleep 60; exec "$0" -c "all = b\'x\' * (4 << 30)"'

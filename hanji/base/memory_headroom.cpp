@@ -114,6 +114,17 @@ Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders) {
   return headroom;
 }
 
+Result<ProcessMemory> process_memory(const KernelFolders& folders) {
+  const fs::path status = folders.proc / "self" / "status";
+  const auto anonymous = read_keyed(status, "RssAnon:");
+  const auto file = read_keyed(status, "RssFile:");
+  const auto peak = read_keyed(status, "VmHWM:");
+  if (!anonymous || !file || !peak) {
+    return internal(status.string() + ": no RssAnon, RssFile or VmHWM; mount /proc");
+  }
+  return ProcessMemory{*anonymous * 1024, *file * 1024, *peak * 1024};
+}
+
 OomKills oom_kills(const KernelFolders& folders) {
   OomKills kills;
   kills.on_machine = read_keyed(folders.proc / "vmstat", "oom_kill").value_or(0);

@@ -26,6 +26,17 @@ struct KernelFolders {
 /// Errors  kInternal if /proc/meminfo has no MemAvailable.
 Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders = {});
 
+/// Bytes of this process that lie in memory.
+struct ProcessMemory {
+  int64_t private_bytes = 0;  ///< Its own: heap, stacks, what the loader has written.
+  int64_t file_bytes = 0;     ///< Of mapped files, which processes of one program share.
+  int64_t peak_bytes = 0;     ///< The most that it had at once, memory shared with peers among it.
+};
+
+/// Reads the status of this process.
+/// Errors  kInternal if it does not tell.
+Result<ProcessMemory> process_memory(const KernelFolders& folders = {});
+
 /// Processes that the kernel has killed for memory.
 struct OomKills {
   /// What one memory cgroup counts: version 1 its own processes, version 2 those below it too.

@@ -38,6 +38,17 @@ TEST_F(Headroom, WithoutCgroupsItIsMemAvailable) {
   EXPECT_EQ(headroom().limited_by, "MemAvailable");
 }
 
+TEST_F(Headroom, AProcessHasItsOwnPagesAndThoseOfFiles) {
+  EXPECT_EQ(process_memory(folders_).status().code(), Code::kInternal);
+  write("proc/self/status",
+        "Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t 700 kB\nRssAnon:\t 300 kB\nRssFile:\t 400 kB\n");
+  const ProcessMemory memory = process_memory(folders_).or_throw();
+  EXPECT_EQ(memory.private_bytes, 300 << 10);
+  EXPECT_EQ(memory.file_bytes, 400 << 10);
+  EXPECT_EQ(memory.peak_bytes, 900 << 10);
+  EXPECT_GT(process_memory().or_throw().private_bytes, 0);
+}
+
 TEST_F(Headroom, TheTightestVersion2GroupUpToTheRootLimits) {
   write("proc/self/cgroup", "0::/a/b\n");
   write("cgroup/a/b/memory.max", "max\n");

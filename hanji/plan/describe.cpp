@@ -365,6 +365,21 @@ std::vector<MemoryLine> in_order_of(const std::vector<MemoryLine>& order,
   return sorted;
 }
 
+/// What processes have beside tensors; mapped files are there once for all ranks of a host.
+std::string process_rows(const Plan& plan, const std::vector<MemoryLine>& host) {
+  const std::vector<MemoryLine> one = process_lines(plan, plan.memory);
+  if (one.empty()) return "";
+  const std::vector<MemoryLine> all = process_lines(plan, host, most_ranks_on_host(plan));
+  const int64_t libraries = plan.process.library_bytes;
+  const auto sum = [&](const std::vector<MemoryLine>& tensors, const std::vector<MemoryLine>& own) {
+    return total_bytes(tensors) + total_bytes(own) + libraries;
+  };
+  return memory_row("process: program and libtorch", one[0].bytes, all[0].bytes) +
+         memory_row("freed memory that malloc keeps", one[1].bytes, all[1].bytes) +
+         memory_row("libraries, once on a host", libraries, libraries) +
+         memory_row("total in memory", sum(plan.memory, one), sum(host, all));
+}
+
 std::string memory_table(const Plan& plan) {
   const bool gpu = plan.config.compute.device == Device::kCuda;
   const std::vector<MemoryLine> host = in_order_of(plan.memory, host_memory(plan));
@@ -377,6 +392,7 @@ std::string memory_table(const Plan& plan) {
   }
   if (gpu) out += memory_row("total on GPUs", device_bytes(plan.memory), device_bytes(host));
   out += memory_row("total", total_bytes(plan.memory), total_bytes(host));
+  out += process_rows(plan, host);
   return out + bars_text({{"  a rank", plan.memory}, {"  a host", host}}, 0);
 }
 

@@ -25,11 +25,6 @@ namespace {
 
 int64_t or_else(int64_t value, int64_t otherwise) { return value == kAuto ? otherwise : value; }
 
-int64_t bytes_of_moments(const std::vector<MemoryLine>& lines) {
-  const auto found = std::ranges::find(lines, "optimizer", &MemoryLine::category);
-  return found == lines.end() ? 0 : found->bytes;
-}
-
 /// Fills a Plan field by field; each step reads what the earlier ones decided.
 class Planner {
  public:
@@ -40,6 +35,7 @@ class Planner {
     plan_.times = inputs.times;
     plan_.rates = inputs.rates;
     plan_.load = inputs.load;
+    if (inputs.config.compute.device != Device::kCuda) plan_.process = inputs.process;
     plan_.hosts.ranks = inputs.ranks_per_host;
     if (plan_.hosts.several()) plan_.hosts.link = choose_link(inputs.config.comm, inputs.link);
   }
@@ -48,12 +44,11 @@ class Planner {
 
  private:
   bool on_gpus() const { return inputs_.config.compute.device == Device::kCuda; }
-  /// Of the host that has most.
-  int ranks_on_host() const {
-    return plan_.hosts.several() ? std::ranges::max(plan_.hosts.ranks) : plan_.ranks;
-  }
+  int ranks_on_host() const { return most_ranks_on_host(plan_); }
   int64_t budget() const;
   int64_t charged(const std::vector<MemoryLine>& lines) const;
+  int64_t charged_for_process(const std::vector<MemoryLine>& lines) const;
+  Status refuse_memory(int64_t micro_batch) const;
   bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
   Status decide_model();
   Status decide_ranks();
@@ -187,10 +182,17 @@ int64_t Planner::charged(const std::vector<MemoryLine>& lines) const {
   if (on_gpus()) return device_bytes(lines);
   const auto shards = shards_of(plan_);
   const bool served = inputs_.config.parallel.data == Sharding::kServer;
-  if (!shards && !served) return total_bytes(lines);
-  const int64_t once = served ? bytes_of_moments(lines) : bytes_per_group(*shards, lines);
-  return total_bytes(lines) - once +
+  const int64_t process = charged_for_process(lines);
+  if (!shards && !served) return total_bytes(lines) + process;
+  const int64_t once = served ? line_bytes(lines, "optimizer") : bytes_per_group(*shards, lines);
+  return total_bytes(lines) + process - once +
          once / (served ? plan_.mesh.num_data_coordinates() : shards->ranks);
+}
+
+/// Of ranks that are there already what is free has no longer; the launcher has mapped the libraries.
+int64_t Planner::charged_for_process(const std::vector<MemoryLine>& lines) const {
+  const std::vector<MemoryLine> own = process_lines(plan_, lines);
+  return total_bytes(own) - (inputs_.are_started ? line_bytes(own, "process") : 0);
 }
 
 /// Bytes that a rank may have where it computes.
@@ -247,16 +249,32 @@ Status Planner::decide_micro_batch() {
     }
   }
   set_micro_batch(micro_batch);
-  if (fits(micro_batch)) return {};
+  return fits(micro_batch) ? Status() : refuse_memory(micro_batch);
+}
+
+/// Names what limits it: a cgroup may leave less than the processes themselves take.
+Status Planner::refuse_memory(int64_t micro_batch) const {
   std::string table;
-  for (const MemoryLine& line : plan_.memory) {
-    table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
+  const std::vector<MemoryLine> own = process_lines(plan_, plan_.memory);
+  for (const auto* lines : {&plan_.memory, &own}) {
+    for (const MemoryLine& line : *lines) {
+      table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
+    }
   }
-  return base::out_of_memory(fmt::format(
-      "{} needs {} at micro_batch {}, but may have {}; {}{}",
-      plan_.ranks == 1 ? "the rank" : "each of " + base::counted(plan_.ranks, "rank"),
-      base::format_bytes(charged(plan_.memory)), micro_batch, base::format_bytes(budget()),
-      memory_advice(plan_, inputs_.config, inputs_.cut_axes), table));
+  const topology::Machine& machine = inputs_.machine;
+  const std::string limit =
+      on_gpus() || machine.available_by.empty()
+          ? ""
+          : fmt::format(": {:.0f} % of the {} that {} leaves a host, among its ranks",
+                        100 * kUsableMemory, base::format_bytes(machine.available_bytes),
+                        machine.available_by);
+  const bool is_process = !on_gpus() && charged_for_process(plan_.memory) > budget();
+  return base::out_of_memory(
+      fmt::format("{} needs {} at micro_batch {}, but may have {}{}; {}{}{}",
+                  plan_.ranks == 1 ? "the rank" : "each of " + base::counted(plan_.ranks, "rank"),
+                  base::format_bytes(charged(plan_.memory)), micro_batch,
+                  base::format_bytes(budget()), limit, is_process ? "raise that limit, or " : "",
+                  memory_advice(plan_, inputs_.config, inputs_.cut_axes), table));
 }
 
 void Planner::resolve_config() {
@@ -384,6 +402,20 @@ Result<Plan> Planner::plan() {
 }
 
 }  // namespace
+
+Status check_processes(const PlanInputs& inputs) {
+  const int64_t ranks = or_else(inputs.config.run.ranks, 1);
+  const int64_t one = inputs.process.private_bytes;
+  const auto usable =
+      static_cast<int64_t>(kUsableMemory * static_cast<double>(inputs.machine.available_bytes));
+  if (inputs.config.compute.device == Device::kCuda || ranks * one <= usable) return {};
+  return base::out_of_memory(fmt::format(
+      "{} rank{} of {} each, program and libtorch before the first tensor, {} together, exceed {}: "
+      "{:.0f} % of the {} that {} leaves; raise that limit, or ask for fewer ranks",
+      ranks, ranks == 1 ? "" : "s", base::format_bytes(one), base::format_bytes(ranks * one),
+      base::format_bytes(usable), 100 * kUsableMemory,
+      base::format_bytes(inputs.machine.available_bytes), inputs.machine.available_by));
+}
 
 Result<Plan> make_plan(const PlanInputs& inputs) { return Planner(inputs).plan(); }
 

@@ -148,8 +148,7 @@ int64_t beside_attention(const ModelSpec& m, const ActivationOptions& options) {
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
   const int64_t wide = tokens * m.width, qkv = wide + 2 * tokens * m.kv_width();
-  const int64_t row =
-      m.width + 2 * m.kv_width();  // of the gradient of qkv's bias: of each sample a sum
+  const int64_t row = m.width + 2 * m.kv_width();  // each sample's sum of qkv's bias
   const int64_t gradients = wide * (widths.stream + widths.product) + qkv * widths.product +
                             options.micro_batch * row * widths.stream;
   // Inputs of down, GELU and up, the second norm's stream and statistics, the output of attention.

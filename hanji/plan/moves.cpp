@@ -5,6 +5,7 @@
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/rank_memory.h"
 
 namespace hanji::plan {
 namespace {
@@ -57,12 +58,13 @@ std::optional<std::vector<cost::TriangleCost>> compare_triangles(const Plan& pla
 
 TriangleWay cheapest_triangle(const Plan& plan, const std::vector<cost::TriangleCost>& triangles,
                               int64_t available_bytes) {
-  const auto usable =
-      static_cast<int64_t>(kUsableMemory * static_cast<double>(available_bytes)) / plan.ranks;
+  const auto usable = static_cast<int64_t>(kUsableMemory * static_cast<double>(available_bytes)) /
+                      most_ranks_on_host(plan);
   const int64_t kept_at_once =
       plan.config.compute.recompute ? 1 : resolved(plan.config.model).layers;
-  return cost::cheapest_triangle(triangles, kept_at_once,
-                                 usable - plan.predicted.peak_bytes_per_rank);
+  return cost::cheapest_triangle(
+      triangles, kept_at_once,
+      usable - plan.predicted.peak_bytes_per_rank - total_bytes(process_lines(plan, plan.memory)));
 }
 
 }  // namespace hanji::plan

@@ -45,7 +45,8 @@ struct Plan {
   KernelChoice kernels;
   OperationTimes times = {};  ///< Of these kernels, at the job's sizes.
   int64_t num_buckets = 1;    ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
-  std::vector<MemoryLine> memory;  ///< Of the rank with the maximum.
+  std::vector<MemoryLine> memory;  ///< Of tensors, of the rank with the maximum.
+  ProcessMemory process = {};      ///< Of each rank, beside these; unknown on GPUs.
   cost::Rates rates;
   double load = 0;  ///< As in PlanInputs.
   HostLayout hosts;
@@ -114,12 +115,19 @@ struct PlanInputs {
   double load =
       0;  ///< The largest share of CPUs that others used while kernels, rates or times were taken.
   DataFacts data = {};
-  std::vector<int> ranks_per_host = {};             ///< Empty: one host. Else for all ranks.
-  std::optional<cost::Network> link = {};           ///< Between hosts, if it was measured.
-  std::optional<ModelFacts> model = {};             ///< Counted, if the family computes none.
-  GpuFacts gpus = {};                               ///< Used if compute.device = cuda.
+  std::vector<int> ranks_per_host = {};    ///< Empty: one host. Else for all ranks.
+  std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
+  std::optional<ModelFacts> model = {};    ///< Counted, if the family computes none.
+  GpuFacts gpus = {};                      ///< Used if compute.device = cuda.
+  ProcessMemory process = {};              ///< Of a rank, as measured on this one.
+  bool are_started = false;  ///< Ranks are there: what is free no longer has their processes.
   std::span<const std::string_view> cut_axes = {};  ///< As in find_contradictions().
 };
+
+/// Checks that what is free holds the processes of the ranks: before anything is counted or timed for them,
+/// as the kernel then kills without a word. Ranks that are not decided count as one.
+/// Errors  out_of_memory, with the limit and what a process takes.
+Status check_processes(const PlanInputs& inputs);
 
 /// Decides every key that is not set, and predicts time and memory.
 ///

@@ -175,6 +175,11 @@ Json memory_to_value(const std::vector<MemoryLine>& lines) {
   return json;
 }
 
+ProcessMemory read_process(JsonFields& fields) {
+  return {fields.integer("private_bytes", 0, kMaxBytes),
+          fields.integer("library_bytes", 0, kMaxBytes)};
+}
+
 DataFacts read_data(JsonFields& fields) {
   DataFacts data;
   data.vocabulary = fields.integer("vocabulary", 1, kMaxBytes);
@@ -276,6 +281,7 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   if (fields.has("times")) plan.times = read_part(fields, "times", read_operation_times);
   plan.num_buckets = fields.integer("buckets", 1, kMaxBytes);
   plan.memory = read_list(fields, "memory", 64, read_line);
+  if (fields.has("process")) plan.process = read_part(fields, "process", read_process);
   if (fields.has("load")) plan.load = fields.real("load", 0, 1);
   plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted",
@@ -310,6 +316,10 @@ std::string to_json(const Plan& plan) {
   if (plan.times.samples > 0) json["times"] = to_value(plan.times);
   json["buckets"] = plan.num_buckets;
   json["memory"] = memory_to_value(plan.memory);
+  if (plan.process.private_bytes > 0) {
+    json["process"] = {{"private_bytes", plan.process.private_bytes},
+                       {"library_bytes", plan.process.library_bytes}};
+  }
   json["rates"] = Json::parse(cost::to_json(plan.rates));
   if (plan.load > 0) json["load"] = plan.load;
   json["hosts"] = to_value(plan.hosts);

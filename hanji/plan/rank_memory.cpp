@@ -361,6 +361,26 @@ int64_t peak_of_ranks(const Plan& plan) {
   return peak;
 }
 
+std::vector<MemoryLine> process_lines(const Plan& plan, const std::vector<MemoryLine>& tensors,
+                                      int ranks) {
+  if (plan.process.private_bytes == 0) return {};
+  const int64_t of_passes = line_bytes(tensors, "activations") + line_bytes(tensors, "workspace");
+  const auto kept = static_cast<int64_t>(kKeptByMalloc * static_cast<double>(of_passes));
+  return {{"process", ranks * plan.process.private_bytes},
+          {"kept by malloc", kept + ranks * kKeptByLibraries}};
+}
+
+int64_t resident_bytes(const Plan& plan) {
+  if (plan.process.private_bytes == 0) return 0;
+  const std::vector<int64_t> buffers = gradient_buffers(plan);
+  int64_t peak = 0;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const auto own = lines_of(plan, plan.micro_batch, own_part(plan, rank, buffers));
+    peak = std::max(peak, total_bytes(own) + total_bytes(process_lines(plan, own)));
+  }
+  return peak + plan.process.library_bytes;
+}
+
 std::vector<int> readers_of(const Plan& plan, int rank) {
   std::vector<int> readers = plan.mesh.data_peers(rank);
   const int host = plan.hosts.host_of(rank);
@@ -371,6 +391,10 @@ std::vector<int> readers_of(const Plan& plan, int rank) {
 int64_t cache_bytes(const Plan& plan) {
   const DataConfig& data = plan.config.data;
   return data.cache == FileCache::kProcess ? data.pages * plan.data.page_bytes : 0;
+}
+
+int most_ranks_on_host(const Plan& plan) {
+  return plan.hosts.several() ? std::ranges::max(plan.hosts.ranks) : plan.ranks;
 }
 
 std::vector<MemoryLine> host_memory(const Plan& plan) {

@@ -27,9 +27,20 @@ std::vector<MemoryLine> largest_lines(const Plan& plan);
 /// The memory of the rank that has most, each by its own part of the work.
 int64_t peak_of_ranks(const Plan& plan);
 
+/// Ranks of the host that has most.
+int most_ranks_on_host(const Plan& plan);
+
 /// The sum over the ranks of the host with the maximum. State that several ranks share is counted
 /// once.
 std::vector<MemoryLine> host_memory(const Plan& plan);
+
+/// Beside tensors, what `ranks` ranks whose lines these are together have in memory of their own: the
+/// processes, and what malloc keeps of freed memory. Nothing where the process was not measured.
+std::vector<MemoryLine> process_lines(const Plan& plan, const std::vector<MemoryLine>& tensors,
+                                      int ranks = 1);
+
+/// The most that a rank has in memory at once: tensors, those lines, and mapped libraries.
+int64_t resident_bytes(const Plan& plan);
 
 /// The ranks of a host that see the samples of `rank`, itself included: the first of them reads.
 std::vector<int> readers_of(const Plan& plan, int rank);

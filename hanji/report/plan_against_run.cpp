@@ -120,6 +120,13 @@ std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
   lines.push_back({"peak_bytes_per_rank", Unit::kBytes,
                    static_cast<double>(plan.predicted.peak_bytes_per_rank),
                    as_double(m.peak_bytes_per_rank)});
+  if (plan.process.private_bytes == 0) return lines;
+  lines.push_back({"process_bytes_per_rank", Unit::kBytes,
+                   static_cast<double>(plan.process.private_bytes),
+                   as_double(m.process_bytes_per_rank)});
+  lines.push_back({"resident_bytes_per_rank", Unit::kBytes,
+                   static_cast<double>(plan::resident_bytes(plan)),
+                   as_double(m.resident_bytes_per_rank)});
   return lines;
 }
 

@@ -20,7 +20,10 @@ struct Measured {
   std::optional<double> data_seconds;
   std::optional<double> thread_reads_per_second;  ///< Samples that one thread reads.
   std::optional<double> tokens_per_second;
-  std::optional<int64_t> peak_bytes_per_rank;
+  std::optional<int64_t> peak_bytes_per_rank;  ///< Of tensors.
+  std::optional<int64_t>
+      process_bytes_per_rank;  ///< Before the first tensor, without mapped files.
+  std::optional<int64_t> resident_bytes_per_rank;  ///< The most in memory at once, of everything.
   std::optional<int64_t> wire_bytes_per_step;
   std::optional<int64_t> collectives_per_step;
   std::optional<int64_t> network_bytes_per_step;  ///< Told where there are several hosts.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hanji/base/json.h"
+#include "hanji/plan/test_plan.h"
 
 namespace hanji::report {
 namespace {
@@ -50,6 +51,21 @@ TEST(PlanAgainstRun, MemoryIsThatOfTheRanksThatWereMeasured) {
   ASSERT_NE(found, lines.end());
   EXPECT_EQ(found->error(), 0);
   EXPECT_EQ(std::ranges::find(lines, "memory.parameters", &Comparison::name), lines.end());
+}
+
+TEST(PlanAgainstRun, TheProcessIsALineOfItsOwnBesideTensors) {
+  EXPECT_THAT(table(some_plan(), some_run()), Not(HasSubstr("resident"))) << "nobody measured it";
+  plan::PlanInputs inputs = plan::test_plan::two_cores();
+  inputs.process = {int64_t{70} << 20, int64_t{80} << 20};
+  const plan::Plan plan = plan::test_plan::made(inputs);
+  Measured run = some_run();
+  run.process_bytes_per_rank = int64_t{56} << 20;
+  const std::vector<Comparison> lines = compare(plan, run);
+  const auto found = std::ranges::find(lines, "process_bytes_per_rank", &Comparison::name);
+  ASSERT_NE(found, lines.end());
+  EXPECT_DOUBLE_EQ(found->error().value(), 0.25);
+  EXPECT_EQ(lines.back().name, "resident_bytes_per_rank");
+  EXPECT_GT(lines.back().predicted.value(), (lines.end() - 3)->predicted.value() + (150 << 20));
 }
 
 TEST(PlanAgainstRun, Golden) {

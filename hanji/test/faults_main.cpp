@@ -64,6 +64,7 @@ it there; `hanji_faults strike` does so by hand.
 |---|---|---|---|
 | SIGKILL | forward, a collective, the optimizer, a save | the survivor's log and the last line name rank, process, step and phase within 100 ms; code 6; no process and nothing in /dev/shm is left; the run goes on to the bits of one that was never disturbed | tests/faults_test.py |
 | SIGSTOP | the same | the survivor names it as stopped within three heartbeats of 5 s | tests/faults_matrix.py, `./dev check` |
+| a cgroup that the test makes has less memory than the ranks' processes need | before any rank | exit 4 with the file that sets the limit and the bytes; skipped where there can be no cgroup | tests/oom_test.py |
 | memory runs out in a cgroup that the test makes | a step | the cause is the kernel's OOM killer, with the count that tells, and the limit of the job's cgroup; the same bits after it; skipped, with the reason, where there can be no cgroup | tests/oom_test.py |
 
 ## Inside a collective

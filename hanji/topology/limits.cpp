@@ -111,11 +111,10 @@ void limit_cpus(double quota, double period, Limits& limits) {
   limits.cpu_quota = limits.cpu_quota == 0 ? cpus : std::min(limits.cpu_quota, cpus);
 }
 
-void limit_memory(std::optional<int64_t> limit, std::optional<int64_t> used, Limits& limits) {
+/// What is free of it base::memory_headroom() says.
+void limit_memory(std::optional<int64_t> limit, Limits& limits) {
   if (!limit || *limit < 0 || *limit >= kUnlimitedV1) return;
   limits.memory_bytes = std::min(limits.memory_bytes, *limit);
-  const int64_t free = std::max<int64_t>(0, *limit - std::max<int64_t>(0, used.value_or(0)));
-  limits.free_bytes = std::min(limits.free_bytes, free);
 }
 
 /// The pids controller has the same files in both versions.
@@ -130,8 +129,7 @@ void read_v2(const fs::path& folder, Limits& limits) {
   std::stringstream cpu(read(folder / "cpu.max"));
   double quota = 0, period = 0;
   if (cpu >> quota >> period) limit_cpus(quota, period, limits);  // "max 100000" is no number
-  limit_memory(read_integer(folder / "memory.max"), read_integer(folder / "memory.current"),
-               limits);
+  limit_memory(read_integer(folder / "memory.max"), limits);
   read_tasks(folder, limits);
 }
 
@@ -143,8 +141,7 @@ void read_v1_cpu(const fs::path& folder, Limits& limits) {
 }
 
 void read_v1_memory(const fs::path& folder, Limits& limits) {
-  limit_memory(read_integer(folder / "memory.limit_in_bytes"),
-               read_integer(folder / "memory.usage_in_bytes"), limits);
+  limit_memory(read_integer(folder / "memory.limit_in_bytes"), limits);
 }
 
 }  // namespace

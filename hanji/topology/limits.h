@@ -9,7 +9,6 @@ namespace hanji::topology {
 struct Limits {
   double cpu_quota = 0;              ///< CPUs; 0: no limit.
   int64_t memory_bytes = INT64_MAX;  ///< The lowest limit on the way up; INT64_MAX: none.
-  int64_t free_bytes = INT64_MAX;    ///< The lowest limit less its group's use.
   int64_t free_tasks = INT64_MAX;    ///< Processes and threads that may still start, likewise.
 };
 

@@ -32,7 +32,6 @@ TEST_F(LimitsTest, NoFilesNoLimits) {
   const Limits limits = read_limits(root_);
   EXPECT_EQ(limits.cpu_quota, 0);
   EXPECT_EQ(limits.memory_bytes, INT64_MAX);
-  EXPECT_EQ(limits.free_bytes, INT64_MAX);
 }
 
 TEST_F(LimitsTest, UnifiedHierarchyTakesTheLowestLimitOnTheWayUp) {
@@ -40,14 +39,11 @@ TEST_F(LimitsTest, UnifiedHierarchyTakesTheLowestLimitOnTheWayUp) {
   write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup rw\n");
   write("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
   write("sys/fs/cgroup/a/memory.max", "1000000\n");
-  write("sys/fs/cgroup/a/memory.current", "900000\n");
   write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   write("sys/fs/cgroup/a/b/memory.max", "500000\n");
-  write("sys/fs/cgroup/a/b/memory.current", "100000\n");
   const Limits limits = read_limits(root_);
   EXPECT_DOUBLE_EQ(limits.cpu_quota, 1.5);
   EXPECT_EQ(limits.memory_bytes, 500000);
-  EXPECT_EQ(limits.free_bytes, 100000);
 }
 
 TEST_F(LimitsTest, FirstVersionReadsEachControllersHierarchy) {
@@ -58,11 +54,9 @@ TEST_F(LimitsTest, FirstVersionReadsEachControllersHierarchy) {
   write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
   write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "4096000\n");
-  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "96000\n");
   const Limits limits = read_limits(root_);
   EXPECT_DOUBLE_EQ(limits.cpu_quota, 2);
   EXPECT_EQ(limits.memory_bytes, 4096000);
-  EXPECT_EQ(limits.free_bytes, 4000000);
 }
 
 TEST_F(LimitsTest, TasksOfTheTightestGroup) {

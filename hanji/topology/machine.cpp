@@ -7,6 +7,7 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/memory_headroom.h"
 #include "hanji/topology/internal/hwloc.h"
 #include "hanji/topology/limits.h"
 
@@ -107,6 +108,7 @@ Result<Machine> read_machine() {
   HANJI_ASSIGN_OR_RETURN(const Topology topology, load_topology());
   const Bitmap allowed = allowed_cpus(topology.get());
   const Limits limits = read_limits();
+  HANJI_ASSIGN_OR_RETURN(const base::MemoryHeadroom headroom, base::memory_headroom());
   Machine machine;
   read_cores(topology.get(), allowed.get(), machine);
   read_caches(topology.get(), allowed.get(), machine);
@@ -116,7 +118,8 @@ Result<Machine> read_machine() {
   machine.cpu_quota = limits.cpu_quota;
   machine.usable_cores = usable_cores(static_cast<int>(machine.core_cpus.size()), limits.cpu_quota);
   machine.memory_bytes = std::min(meminfo("MemTotal:"), limits.memory_bytes);
-  machine.available_bytes = std::min(meminfo("MemAvailable:"), limits.free_bytes);
+  machine.available_bytes = headroom.bytes;
+  machine.available_by = headroom.limited_by;
   return machine;
 }
 

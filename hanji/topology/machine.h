@@ -36,6 +36,7 @@ struct Machine {
   std::string hostname;
   int64_t memory_bytes = 0;     ///< Of the host, or the cgroup's limit where that is lower.
   int64_t available_bytes = 0;  ///< What may still be allocated now.
+  std::string available_by;     ///< MemoryHeadroom::limited_by.
 };
 
 /// Reads the host by hwloc, the affinity mask of the calling thread and the cgroup's limits.

@@ -21,6 +21,7 @@ struct StartedRanks {
   int rank = 0;
   int ranks = 1;
   int local_ranks = 1;
+  bool are_running = true;  ///< False: they are planned as if they were.
   int threads = 1;  ///< Of each: OMP_NUM_THREADS, else an equal share of this host's usable cores.
   std::vector<int> ranks_per_host = {};    ///< Empty: all on one host, or unknown yet.
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.

@@ -11,15 +11,18 @@
 #include <thread>
 
 #include "hanji/base/advice.h"
+#include "hanji/base/at_end.h"
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/env.h"
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
 #include "hanji/base/log.h"
+#include "hanji/base/memory_headroom.h"
 #include "hanji/base/units.h"
 #include "hanji/base/version.h"
 #include "hanji/compute/device.h"
 #include "hanji/compute/measure.h"
+#include "hanji/compute/memory.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
 #include "hanji/data/source.h"
@@ -171,6 +174,15 @@ template <class T>
 void take(Marked<T> found, T& value, plan::PlanInputs& inputs) {
   value = std::move(found.value);
   inputs.load = std::max(inputs.load, found.load);
+}
+
+/// This process before it has measured anything: with libtorch loaded and the data open it has what a rank
+/// begins with. Read once, as what is measured leaves more. Steps run code that has not been touched yet.
+Result<plan::ProcessMemory> process_of_a_rank() {
+  constexpr int64_t kCodeOfSteps = int64_t{16} << 20;
+  static const Result<base::ProcessMemory> first = base::process_memory();
+  if (!first.ok()) return first.status();
+  return plan::ProcessMemory{first->private_bytes, first->file_bytes + kCodeOfSteps};
 }
 
 /// So that a run can be resumed from another folder.
@@ -346,9 +358,12 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
 void take_started(const StartedRanks& started, plan::PlanInputs& inputs) {
   inputs.ranks_per_host = started.ranks_per_host;
   inputs.link = started.link;
-  // The plan gives each of all ranks its part of one machine, and here are so many of them.
-  inputs.machine.available_bytes *= started.ranks;
-  inputs.machine.available_bytes /= started.local_ranks;
+  inputs.are_started = started.are_running;
+  if (started.ranks_per_host.empty()) {
+    // The plan takes all ranks for those of this machine, and here are so many of them.
+    inputs.machine.available_bytes *= started.ranks;
+    inputs.machine.available_bytes /= started.local_ranks;
+  }
   int64_t& threads = inputs.config.compute.threads;
   const bool free = inputs.config.train.bits != plan::Bits::kStable;
   if (threads == plan::kAuto && free) threads = started.threads;
@@ -387,7 +402,10 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
   const SkipLog::Silence while_timing(workload.dataset.skips.get());
   plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = workload.dataset.facts()};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  HANJI_ASSIGN_OR_RETURN(inputs.process, process_of_a_rank());
+  if (!started) HANJI_RETURN_IF_ERROR(plan::check_processes(inputs));
   HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
+  const base::AtEnd tidy(compute::return_freed_memory);  // what measuring has taken
   if (started) take_started(*started, inputs);
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
@@ -433,7 +451,7 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workloa
                     "train.global_batch to as many grains",
                     base::counted(ranks, "rank"), base::counted(hosts, "host"), hosts));
   }
-  StartedRanks started{.ranks = static_cast<int>(ranks)};
+  StartedRanks started{.ranks = static_cast<int>(ranks), .are_running = false};
   started.ranks_per_host = plan::spread_ranks(started.ranks, hosts);
   started.local_ranks = started.ranks_per_host[0];
   started.threads = std::max(1, machine.usable_cores / started.local_ranks);

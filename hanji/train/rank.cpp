@@ -13,6 +13,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/base/memory_headroom.h"
 #include "hanji/base/units.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
@@ -65,6 +66,7 @@ class RankRun {
   RankOutcome run() {
     compute::apply(plan_.kernels, plan_.threads);
     compute::keep_freed_memory();
+    began_with_ = base::process_memory().or_throw();
     compare_data();
     compare_folders();
     Job job = assemble(plan_, group_, workload_.make);
@@ -289,6 +291,9 @@ class RankRun {
     }
     const int64_t copied = saver_.copy_bytes() + job.strategy->window_bytes();
     const std::vector<int64_t> peaks = gather(memory_.peak_bytes() + copied, "peaks");
+    const int64_t resident = base::process_memory().or_throw().peak_bytes;
+    const std::vector<int64_t> processes = gather(began_with_.private_bytes, "processes");
+    const std::vector<int64_t> residents = gather(resident, "memory of processes");
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
@@ -303,6 +308,8 @@ class RankRun {
            .hashes = *std::move(hashes),
            .first_step_seconds = first_step_seconds(outcome),
            .peak_bytes = peaks,
+           .process_bytes = std::ranges::max(processes),
+           .resident_bytes = std::ranges::max(residents),
            .wire_bytes_per_step = job.group.engine() == "shm"
                                       ? std::optional(std::reduce(wire.begin(), wire.end()))
                                       : std::nullopt,
@@ -404,6 +411,7 @@ class RankRun {
   world::World& world_;
   const comm::Group& group_;
   StopSignal& stop_;
+  base::ProcessMemory began_with_;
   PrivateMemory memory_{world_.heap()};
   const plan::Plan& plan_;
   const Workload workload_;

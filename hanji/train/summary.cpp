@@ -40,6 +40,8 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   if (timings.sample > 0) measured.thread_reads_per_second = 1 / timings.sample;
   measured.tokens_per_second = tokens_per_second(plan, timings);
   measured.peak_bytes_per_rank = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
+  if (run.process_bytes > 0) measured.process_bytes_per_rank = run.process_bytes;
+  if (run.resident_bytes > 0) measured.resident_bytes_per_rank = run.resident_bytes;
   measured.wire_bytes_per_step = run.wire_bytes_per_step;
   if (plan.config.compute.device == plan::Device::kCpu) {
     measured.collectives_per_step = run.outcome.collectives_per_step;

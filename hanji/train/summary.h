@@ -23,6 +23,8 @@ struct Measurement {
   checkpoint::StateHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
+  int64_t process_bytes = 0;        ///< Of the rank that had most, before its first tensor,
+  int64_t resident_bytes = 0;       ///< and of everything at once.
   std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, if the engine counts them.
   int64_t network_bytes_per_step = 0;          ///< Of all ranks, by messages.
   std::vector<int64_t> skew_ns;                ///< Of a step, by rank; -1: not measured.
