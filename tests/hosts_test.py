@@ -114,8 +114,8 @@ class OnNetwork(unittest.TestCase):
         self.assert_counts(summary)
         for name, line in summary["prediction"].items():
             if name.startswith("memory."):
-                if name == "memory.unsharded units" or line["measured"] is None:
-                    continue  # none is whole when the run ends; the peak has them, and the flows of stages
+                if line["measured"] is None:
+                    continue  # no rank has any
                 # What messages bring waits in private memory, which where little is computed is not hidden.
                 room = 16e6 if name == "memory.workspace" else 1e6
                 self.assertAlmostEqual(line["measured"], line["predicted"], delta=0.03 * line["predicted"] + room,
