@@ -192,7 +192,7 @@ std::string show_file_json(const std::string& path, const checkpoint::Safetensor
                                {"bytes", tensor.bytes.size()},
                                {"read", false}});
   }
-  return json.dump(2) + "\n";
+  return base::dump(json, 2) + "\n";
 }
 
 std::string diff_text(const std::vector<Difference>& differences) {
