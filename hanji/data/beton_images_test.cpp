@@ -311,7 +311,7 @@ TEST_F(BetonImagesTest, AStageOfTheProgramChangesTrainingSamplesAndKnowsThem) {
       [&] {
         read_batch(images, loader, 0, {0, 6}, batch);
       },
-      testing::ThrowsMessage<Error>(HasSubstr("sample 4: worn out")));
+      testing::ThrowsMessage<Error>(HasSubstr("sample 4: std::runtime_error: worn out")));
 }
 
 TEST_F(BetonImagesTest, TheLastPartLeavesTheSampleAndThoseBeforeLeaveTheRow) {
