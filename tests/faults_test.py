@@ -163,7 +163,7 @@ class OnAMesh(TrainTest):
         name = r"rank 3 \(host .*dp=1,tp=1, step \d+.*\)"
         self.check_cause(process, 128 + signal.SIGKILL,
                          rf"{name} was killed by SIGKILL; its last call was operation \d+, "
-                         r"\w+\(.*\) at \w+\.cpp:\d+ \(\w+")
+                         r"\w+\(.*\) at \w+\.cpp:\d+")
         for survivor in range(3):
             log = (self.folder / "run" / "logs" / f"rank.{survivor}").read_text()
             self.assertRegex(log, f"{name} (was killed by SIGKILL|died)")

@@ -229,7 +229,7 @@ TEST_F(GatheredStages, AStaleWeightIsSeenAfterTheNextStep) {
       if (layer != last) return run(std::move(flow));
       const at::NoGradGuard no_grad;
       if (!before->defined()) *before = weight.detach().clone();
-      weight.detach().copy_(*before);  // what was gathered in the first step
+      weight.data().copy_(*before);  // what was gathered in the first step; no version counts it
       const at::AutoGradMode with_grad(true);
       return run(std::move(flow));
     });

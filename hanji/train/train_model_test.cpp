@@ -308,7 +308,8 @@ TEST(TrainModel, OtherDataOrAnotherModelIsNoWayToGoOn) {
         1, [&](world::World& world) { train_model(world, make, squared_error, source, options); });
   };
   EXPECT_THAT([&] { go_on(other, make_blocks); },
-              ThrowsMessage<Error>(HasSubstr("the program's own source has checksum")));
+              ThrowsMessage<Error>(
+                  HasSubstr("the program's own source is not what the saved run has learned")));
   EXPECT_THAT([&] { go_on(Products(), [] { return Linear(3, 2); }); },
               ThrowsMessage<Error>(HasSubstr("0.weight")));
 }

@@ -60,30 +60,30 @@ auto translated(Call&& call) -> decltype(call()) {
   }
 }
 
-constexpr std::chrono::nanoseconds kMaxWait = std::chrono::hours(24 * 365);
-/// No message has it: what is received with it is late.
-constexpr int kClosingTag = 3;
+/// What is left of a deadline, as c10d takes it: 0 would be no limit at all.
+std::chrono::milliseconds left(base::Deadline until) {
+  constexpr std::chrono::nanoseconds kMaxWait = std::chrono::hours(24 * 365);
+  const auto rest =
+      std::chrono::ceil<std::chrono::milliseconds>(std::min(until.remaining(), kMaxWait));
+  return std::max(rest, std::chrono::milliseconds(1));
+}
 
 /// A work of a backend, the tensors that it uses, and what is left to do after it.
 class PendingWork final : public Pending {
  public:
-  PendingWork(std::shared_ptr<SharedBackend> shared, WorkPtr work, Tensors tensors,
-              base::Deadline until, std::function<void()> after = {})
-      : shared_(std::move(shared)),
-        work_(std::move(work)),
+  PendingWork(WorkPtr work, Tensors tensors, base::Deadline until, std::function<void()> after = {})
+      : work_(std::move(work)),
         tensors_(std::move(tensors)),
         until_(until),
         after_(std::move(after)) {}
 
   bool done() override {
-    const auto limit = shared_->limit(until_);
-    translated([this] { return work_->wait(shared_->own_timeout(until_)); });
+    translated([this] { return work_->wait(left(until_)); });
     if (after_) std::exchange(after_, {})();
     return true;
   }
 
  private:
-  const std::shared_ptr<SharedBackend> shared_;
   const WorkPtr work_;
   const Tensors tensors_;
   const base::Deadline until_;
@@ -116,7 +116,7 @@ struct Native {
   template <class Options>
   Options options() const {
     Options made;
-    made.timeout = shared.own_timeout(until);
+    made.timeout = left(until);
     return made;
   }
 };
@@ -156,43 +156,15 @@ SharedBackend::SharedBackend(c10::intrusive_ptr<::c10d::Backend> called)
     : backend(std::move(called)),
       name(backend->getBackendName()),
       rank(backend->getRank()),
-      size(backend->getSize()),
-      is_gloo_(name == "gloo"),
-      pauses_(base::PauseWatch::start().or_throw()) {}
+      size(backend->getSize()) {}
 
 SharedBackend::~SharedBackend() = default;
-
-std::unique_ptr<base::Alarm> SharedBackend::limit(base::Deadline until) {
-  if (!is_gloo_ || size < 2) return nullptr;
-  return std::make_unique<base::Alarm>(pauses_, until, [this] { close(); });
-}
-
-/// As c10d takes it: 0 would be no limit at all.
-std::chrono::milliseconds SharedBackend::own_timeout(base::Deadline until) const {
-  const auto most = is_gloo_ ? kMaxWait : std::min(until.remaining(), kMaxWait);
-  return std::max(std::chrono::ceil<std::chrono::milliseconds>(most), std::chrono::milliseconds(1));
-}
-
-// Gloo ends all that is under way, on both sides, when one wait runs out of time. A connection that its
-// other end has closed ends nothing but itself.
-void SharedBackend::close() {
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    try {
-      Tensors tensors{late_.emplace_back(at::empty({1}, at::kByte))};
-      const WorkPtr work = post_receive(*this, tensors, peer, kClosingTag);
-      work->wait(std::chrono::milliseconds(1));
-    } catch (const std::exception&) {  // as meant
-    }
-  }
-}
 
 /// Receives from all, sends to all.
 class BackendWire::Gathering final : public Pending {
  public:
   Gathering(BackendWire& wire, std::span<const std::byte> mine, std::span<std::byte> all)
-      : shared_(wire.shared_),
-        until_(wire.until_),
+      : until_(wire.until_),
         all_(all),
         received_(at::empty({static_cast<int64_t>(all.size())}, at::kByte)),
         absent_(wire.absent_) {
@@ -210,10 +182,9 @@ class BackendWire::Gathering final : public Pending {
   }
 
   bool done() override {
-    const auto limit = shared_->limit(until_);
     translated([this] {
       for (auto next = receives_.begin(); next != receives_.end(); ++next) wait_for(next);
-      for (const WorkPtr& work : sends_) work->wait(shared_->own_timeout(until_));
+      for (const WorkPtr& work : sends_) work->wait(left(until_));
     });
     std::memcpy(all_.data(), received_.const_data_ptr(), all_.size());
     return true;
@@ -228,7 +199,7 @@ class BackendWire::Gathering final : public Pending {
   /// When one does not come, those behind it have come by now or have not either.
   void wait_for(std::vector<Receive>::iterator one) {
     try {
-      one->work->wait(shared_->own_timeout(until_));
+      one->work->wait(left(until_));
     } catch (const std::exception&) {
       *absent_ = {one->peer};
       for (++one; one != receives_.end(); ++one) {
@@ -247,7 +218,6 @@ class BackendWire::Gathering final : public Pending {
     }
   }
 
-  const std::shared_ptr<SharedBackend> shared_;
   const base::Deadline until_;
   const std::span<std::byte> all_;
   const at::Tensor received_;
@@ -292,13 +262,13 @@ bool BackendWire::native(Routine routine, Shares shares) const {
 std::unique_ptr<Pending> BackendWire::send(const void* from, int64_t bytes, int peer) {
   Tensors tensors{bytes_at(from, bytes)};
   WorkPtr work = post_send(*shared_, tensors, members_[peer], tag_);
-  return std::make_unique<PendingWork>(shared_, std::move(work), std::move(tensors), until_);
+  return std::make_unique<PendingWork>(std::move(work), std::move(tensors), until_);
 }
 
 std::unique_ptr<Pending> BackendWire::receive(void* to, int64_t bytes, int peer) {
   Tensors tensors{bytes_at(to, bytes)};
   WorkPtr work = post_receive(*shared_, tensors, members_[peer], tag_);
-  return std::make_unique<PendingWork>(shared_, std::move(work), std::move(tensors), until_);
+  return std::make_unique<PendingWork>(std::move(work), std::move(tensors), until_);
 }
 
 std::unique_ptr<Pending> BackendWire::gather(std::span<const std::byte> mine,
@@ -326,7 +296,7 @@ std::unique_ptr<Pending> BackendWire::run(const Request& request) {
       output.is_floating_point() ? output.div_(ranks) : output.div_(ranks, "trunc");
     };
   }
-  return std::make_unique<PendingWork>(shared_, std::move(work), std::move(tensors), until_,
+  return std::make_unique<PendingWork>(std::move(work), std::move(tensors), until_,
                                        std::move(divide));
 }
 

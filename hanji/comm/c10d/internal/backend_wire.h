@@ -2,13 +2,11 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "hanji/base/run_clock.h"
 #include "hanji/comm/internal/wire.h"
 
 namespace c10d {
@@ -27,18 +25,6 @@ struct SharedBackend {
   const int rank;
   const int size;
   std::mutex mutex;  ///< Held while something is posted, not while waiting.
-
-  /// Ends what waits for Gloo at `until`: its own timeouts would count pauses of this process.
-  std::unique_ptr<base::Alarm> limit(base::Deadline until);
-  /// How long the backend itself may wait.
-  std::chrono::milliseconds own_timeout(base::Deadline until) const;
-
- private:
-  void close();
-
-  const bool is_gloo_;
-  const base::PauseWatch pauses_;
-  std::vector<at::Tensor> late_;  ///< Of receives that nobody sends to.
 };
 
 /// A c10d backend as a wire, for CPU tensors: all its ranks, or two of them: a channel, whose
