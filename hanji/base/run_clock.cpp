@@ -9,7 +9,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "hanji/base/clock.h"
 #include "hanji/base/limits.h"
@@ -124,30 +123,14 @@ class PauseWatch::Ticker {
 
   bool is_of_this_process() const { return process_ == ::getpid(); }
 
-  void add(Alarm* alarm) {
-    const std::lock_guard lock(ringing_);
-    alarms_.push_back(alarm);
-  }
-  void remove(Alarm* alarm) {
-    const std::lock_guard lock(ringing_);
-    std::erase(alarms_, alarm);
-  }
-
  private:
   void run() {
     change(&RunClock::start);
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kTick, [this] { return ends_; })) {
       change(&RunClock::tick);
-      ring();
     }
     change(&RunClock::stop);
-  }
-  void ring() {
-    const std::lock_guard lock(ringing_);
-    for (Alarm* alarm : alarms_) {
-      if (alarm->ring_ && alarm->deadline_.passed()) std::exchange(alarm->ring_, {})();
-    }
   }
   static void change(void (RunClock::*how)(int64_t)) {
     const std::lock_guard lock(writing());
@@ -158,8 +141,6 @@ class PauseWatch::Ticker {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ends_ = false;
-  std::mutex ringing_;  ///< Of alarms_, and held while one rings.
-  std::vector<Alarm*> alarms_;
   std::thread thread_;
 };
 
@@ -179,12 +160,5 @@ Result<PauseWatch> PauseWatch::start() {
   }
   return PauseWatch(std::move(ticker));
 }
-
-Alarm::Alarm(const PauseWatch& watch, Deadline deadline, std::function<void()> ring)
-    : ticker_(watch.ticker_), deadline_(deadline), ring_(std::move(ring)) {
-  ticker_->add(this);
-}
-
-Alarm::~Alarm() { ticker_->remove(this); }
 
 }  // namespace hanji::base

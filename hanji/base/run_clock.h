@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "hanji/base/clock.h"
@@ -67,27 +66,9 @@ class PauseWatch {
   static Result<PauseWatch> start();
 
  private:
-  friend class Alarm;
   class Ticker;
   explicit PauseWatch(std::shared_ptr<Ticker> ticker) : ticker_(std::move(ticker)) {}
   std::shared_ptr<Ticker> ticker_;
-};
-
-/// Calls a function on the ticking thread when a deadline has passed, at most 200 ms later: for waits
-/// of a library whose own clock counts pauses. The function must be short and must not throw.
-class Alarm {
- public:
-  Alarm(const PauseWatch& watch, Deadline deadline, std::function<void()> ring);
-  /// Waits for a call that is under way; after it there is none.
-  ~Alarm();
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-
- private:
-  friend class PauseWatch::Ticker;
-  std::shared_ptr<PauseWatch::Ticker> ticker_;
-  const Deadline deadline_;
-  std::function<void()> ring_;
 };
 
 }  // namespace hanji::base

@@ -79,22 +79,6 @@ TEST(PauseWatch, ADeadlineDoesNotPassWhileTheProcessIsStopped) {
   EXPECT_EQ(code_of_stopped(left_after_stop), 0);
 }
 
-TEST(Alarm, RingsOnceAfterItsDeadlineUnlessItIsGone) {
-  const auto watch = PauseWatch::start().or_throw();
-  std::atomic<int> rung = 0;
-  const int64_t begin = now_ns();
-  const auto soon = Deadline::after(100ms);
-  {
-    const Alarm gone(watch, soon, [&] { rung += 100; });
-  }
-  const Alarm alarm(watch, soon, [&] { ++rung; });
-  const Alarm never(watch, Deadline::never(), [&] { rung += 100; });
-  while (rung == 0 && now_ns() - begin < 20 * kSecond) std::this_thread::sleep_for(1ms);
-  EXPECT_GE(now_ns() - begin, 100'000'000);
-  std::this_thread::sleep_for(250ms);
-  EXPECT_EQ(rung, 1);
-}
-
 TEST(PauseWatch, AForkedCopyCountsAllTimeUntilItWatchesItself) {
   const auto watch = PauseWatch::start();
   ASSERT_TRUE(watch.ok());
