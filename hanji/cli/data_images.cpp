@@ -113,7 +113,7 @@ int convert_to_folder(const ConvertFileOptions& options) {
               << "; the same command continues\n";
     return work.exit_code();
   }
-  std::cout << made.num_samples << " images -> " << options.folder << "\n";
+  std::cout << base::counted(made.num_samples, "image") << " -> " << options.folder << "\n";
   return 0;
 }
 
@@ -179,7 +179,7 @@ int convert_file(Verb verb, ConvertFileOptions options) {
   LongVerb work("samples");
   const auto made = make_samples(*recipe, options.out, options.threads, work);
   if (!made) return work.exit_code();
-  std::cout << made->num_samples << " samples -> " << options.out << "\n";
+  std::cout << base::counted(made->num_samples, "sample") << " -> " << options.out << "\n";
   return 0;
 }
 

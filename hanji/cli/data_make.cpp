@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/long_verb.h"
 #include "hanji/cli/option_mistakes.h"
@@ -176,7 +177,7 @@ int make_file(Verb verb, const MakeOptions& options) {
   LongVerb work("samples");
   const auto made = make_samples(*recipe, options.out, options.threads, work);
   if (!made) return work.exit_code();
-  std::cout << made->num_samples << " samples -> " << options.out;
+  std::cout << base::counted(made->num_samples, "sample") << " -> " << options.out;
   if (made->num_resumed > 0) std::cout << " (" << made->num_resumed << " of an interrupted make)";
   std::cout << "\n";
   return 0;

@@ -130,9 +130,10 @@ std::string amount(const Query& query) {
 }
 
 std::string sentence(const Query& query, const std::vector<Candidate>& candidates) {
-  std::string text = fmt::format("{} of {} over {} ranks: {} at {}", name_of(query.routine),
-                                 amount(query), query.ranks, candidates[0].list->algorithm,
-                                 base::format_seconds(candidates[0].seconds));
+  std::string text =
+      fmt::format("{} of {} over {}: {} at {}", name_of(query.routine), amount(query),
+                  base::counted(query.ranks, "rank"), candidates[0].list->algorithm,
+                  base::format_seconds(candidates[0].seconds));
   if (candidates.size() == 1) return text + " is the only algorithm";
   return text + fmt::format(" beats {} at {}", candidates[1].list->algorithm,
                             base::format_seconds(candidates[1].seconds));

@@ -11,6 +11,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/units.h"
 #include "hanji/base/version.h"
 #include "hanji/topology/cpu_load.h"
 
@@ -160,7 +161,7 @@ std::string use_fitted(Rates& rates, const std::filesystem::path& folder,
   const std::string way_out = fmt::format("; run `hanji bench --fit --ranks {}`", ranks);
   auto stored = load_costs(folder, ranks);
   if (!stored.ok() && stored.status().code() == Code::kNotFound) {
-    return fmt::format("no costs were fitted for {} ranks", ranks) + way_out;
+    return "no costs were fitted for " + base::counted(ranks, "rank") + way_out;
   }
   if (!stored.ok()) return stored.status().message();
   const std::string stale = why_stale(*stored, stamp_of(machine, ranks), now_seconds());

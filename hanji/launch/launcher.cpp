@@ -13,6 +13,7 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/run_clock.h"
 #include "hanji/base/socket.h"
+#include "hanji/base/units.h"
 #include "hanji/launch/flight_record.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/launch/internal/environment_of_rank.h"
@@ -193,7 +194,8 @@ int run_body(const RankBody& body, Inherited inherited) {
 }
 
 std::string describe_hosts(const HostLink& link) {
-  std::string text = fmt::format("{} ranks on {} hosts:", link.world_size(), link.nodes().size());
+  std::string text = fmt::format("{} on {}:", base::counted(link.world_size(), "rank"),
+                                 base::counted(std::ssize(link.nodes()), "host"));
   for (const Node& node : link.nodes()) {
     text += fmt::format(" {}-{} on {} ({})", node.first_rank, node.first_rank + node.num_ranks - 1,
                         node.name, node.address);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/units.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
@@ -39,12 +40,14 @@ std::string to_string(const UnitDtypes& dtypes) {
 std::string describe(const Sharded& sharded) {
   const ShardedModel& model = model_of(sharded);
   const ShardedModel::Spec& spec = model.spec();
-  std::string text = fmt::format("{} over {} ranks; {}\n", spec.caller, model.group().size(),
-                                 cost_of(spec.residence));
+  std::string text =
+      fmt::format("{} over {}; {}\n", spec.caller, base::counted(model.group().size(), "rank"),
+                  cost_of(spec.residence));
   if (spec.secondary) {
     const bool gathered = spec.residence == Residence::kGathered;
-    text += fmt::format("after forward units are {} over {} ranks, reshard_after_forward_to{}\n",
-                        gathered ? "resharded" : "not resharded", spec.secondary->size(),
+    text += fmt::format("after forward units are {} over {}, reshard_after_forward_to{}\n",
+                        gathered ? "resharded" : "not resharded",
+                        base::counted(spec.secondary->size(), "rank"),
                         gathered ? ", which gather them for backward"
                                  : ": it changes nothing where parameters lie once");
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/status.h"
+#include "hanji/base/units.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/parallel/agreement.h"
 
@@ -66,7 +67,7 @@ void agree_on_resharding(const FullyShardOptions& options, const comm::Group& gr
                          c10::Device device, const std::string& caller) {
   const auto& secondary = options.reshard_after_forward_to;
   const std::string why = secondary ? why_not(options, group, device) : std::string();
-  const std::string words = secondary ? fmt::format("{} ranks", secondary->size()) : "nothing";
+  const std::string words = secondary ? base::counted(secondary->size(), "rank") : "nothing";
   check_same_words(kOption, words, group, mistake(why, caller));
   if (!secondary) return;
   std::string members = wrong_members(*secondary, group);
