@@ -220,6 +220,7 @@ Choices choices_on(const std::string& mesh, plan::ContextWay way, bool recompute
        {std::string("model.preset=nano"), std::string("run.ranks=4"),
         fmt::format("model.heads={}", heads), std::string("model.vocabulary=256"),
         std::string("train.global_batch=8"), std::string("train.micro_batch=2"),
+        std::string("comm.algorithm.all_reduce=direct"),  // rates of the moment choose no other
         fmt::format("compute.recompute={}", recompute)}) {
     sources.overrides.push_back({set});
   }
