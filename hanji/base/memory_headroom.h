@@ -29,7 +29,7 @@ Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders = {});
 /// Bytes of this process that lie in memory.
 struct ProcessMemory {
   int64_t private_bytes = 0;  ///< Its own: heap, stacks, what the loader has written.
-  int64_t file_bytes = 0;     ///< Of mapped files, which processes of one program share.
+  int64_t file_bytes = 0;     ///< Bytes of mapped files, which processes of one program share.
   int64_t peak_bytes = 0;     ///< The most that it had at once, memory shared with peers among it.
 };
 

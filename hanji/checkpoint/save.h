@@ -44,7 +44,7 @@ struct State {
 
 /// How much a checkpoint holds, all its parts together.
 struct SaveSize {
-  int64_t bytes = 0;        ///< Of the tensors.
+  int64_t bytes = 0;        ///< Bytes of the tensors.
   int64_t num_tensors = 0;  ///< Each may lie in every part.
 };
 

@@ -14,7 +14,7 @@ namespace hanji::data {
 struct TextFile {
   std::filesystem::path path;
   int64_t begin = 0;
-  int64_t mark_bytes = 0;  ///< Of its byte order mark, which is left out.
+  int64_t mark_bytes = 0;  ///< Length of its byte order mark, which is left out.
 };
 
 /// The text of one file, or of all files of a folder one after the other.

@@ -17,7 +17,7 @@ struct RunOptions {
   std::optional<MultiHost> hosts;  ///< Of a run on several hosts.
   int max_restarts = 0;            ///< See restart.h.
   OnDeath on_death = OnDeath::kStop;
-  bool adopts_orphans = false;  ///< As LaunchOptions::adopts_orphans.
+  bool adopts_orphans = false;  ///< Passed to LaunchOptions::adopts_orphans.
   /// One log per rank, and ranks.json while they live. Empty: all write where the command writes.
   std::filesystem::path log_directory;
   std::function<void(const RankEvent&)> on_event;

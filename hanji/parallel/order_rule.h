@@ -12,7 +12,7 @@ struct OrderRule {
   std::string remedy;  ///< What they must do.
 };
 
-/// That of a handle which function `caller` made.
+/// Returns the rule of a handle which function `caller` made.
 OrderRule rule_of_handle(const std::string& caller);
 
 /// Throws `error` again: a mismatch of calls as one of the rule, other errors as they are.

@@ -71,13 +71,13 @@ struct MemoryLine {
 };
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines);
-/// Of the line of that category; 0 without it.
+/// Bytes of the line of that category; 0 without it.
 int64_t line_bytes(const std::vector<MemoryLine>& lines, std::string_view category);
 
 /// What a rank has in memory before its first tensor.
 struct ProcessMemory {
   int64_t private_bytes = 0;  ///< Its own, as loading libtorch writes it; 0: not known.
-  int64_t library_bytes = 0;  ///< Of mapped files, which the ranks of a host share.
+  int64_t library_bytes = 0;  ///< Bytes of mapped files, which the ranks of a host share.
   bool operator==(const ProcessMemory&) const = default;
 };
 

@@ -29,7 +29,7 @@ struct MeshChoice {
   double stage_bytes = 0;  ///< Sent in a step by a rank: flows and their gradients,
   double data_bytes = 0;   ///< gradients, and parameters that are cut, over dp and fsdp,
   double layer_bytes = 0;  ///< and within layers, over cp, tp and axial.
-  double load = 0;         ///< Of what it was timed under here, as Plan::load.
+  double load = 0;         ///< Load under which it was timed here, as Plan::load.
 };
 
 /// The meshes of a model, and what keeps others out.

@@ -138,7 +138,7 @@ int64_t activation_bytes(const ModelFacts& model, int64_t samples);
 
 /// What a backward pass holds beside tensors that the facts of layers name.
 struct BackwardMemory {
-  int64_t attention_scratch = 0;  ///< Of the kernel of a layer's attention, of one thread.
+  int64_t attention_scratch = 0;  ///< Scratch bytes of one thread in a layer's attention.
   /// Of an element of gradients that come in tensors of their own, beside where they are added up; those
   /// of a tied weight wait for its first use. 0: they are written there.
   int64_t gradient_bytes = 0;

@@ -61,7 +61,7 @@ struct ModelFamily {
   /// The data that presets were published with, where training begins with other: of a model that is named, not of a job.
   std::span<const KeyDefault> published = {};
   int64_t smallest_grain = 1;             ///< Samples that a forward in training needs.
-  std::span<const Precision> precisions;  ///< That its layers compute in.
+  std::span<const Precision> precisions;  ///< Precisions in which its layers compute.
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
   /// What the ranks of one of cut_axes share out, and where `facts` says the layers, those of "pp"; null without

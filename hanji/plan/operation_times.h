@@ -98,7 +98,7 @@ struct Operation {
   size_t index = 0;      ///< Of a recorded one, in the list of its maker.
   /// Of a recorded one, by layer, `count` together: as many as the model has layers.
   std::vector<LayerCalls> layers = {};
-  bool is_product = false;  ///< Of a recorded one: it multiplies matrices.
+  bool is_product = false;  ///< Whether a recorded one multiplies matrices.
 };
 
 /// Seconds of so many floating operations and bytes read and written, on a modest core.

@@ -45,8 +45,8 @@ struct Plan {
   KernelChoice kernels;
   OperationTimes times = {};  ///< Of these kernels, at the job's sizes.
   int64_t num_buckets = 1;    ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
-  std::vector<MemoryLine> memory;  ///< Of tensors, of the rank with the maximum.
-  ProcessMemory process = {};      ///< Of each rank, beside these; unknown on GPUs.
+  std::vector<MemoryLine> memory;  ///< Bytes of tensors on the rank with the maximum.
+  ProcessMemory process = {};      ///< Memory of each rank's process beside these; unknown on GPUs.
   cost::Rates rates;
   double load = 0;  ///< As in PlanInputs.
   HostLayout hosts;
@@ -119,7 +119,7 @@ struct PlanInputs {
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
   std::optional<ModelFacts> model = {};    ///< Counted, if the family computes none.
   GpuFacts gpus = {};                      ///< Used if compute.device = cuda.
-  ProcessMemory process = {};              ///< Of a rank, as measured on this one.
+  ProcessMemory process = {};              ///< Memory of a rank's process, as measured on this one.
   bool are_started = false;  ///< Ranks are there: what is free no longer has their processes.
   std::span<const std::string_view> cut_axes = {};  ///< As in find_contradictions().
 };

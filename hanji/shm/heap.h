@@ -66,7 +66,7 @@ class Heap {
   size_t take_free(size_t bytes);
   Status extend(size_t end);
   void count(int64_t bytes);
-  /// Of one category, what it has and the most that it had.
+  /// Bytes that one category has, and the most that it had.
   struct Counted {
     size_t now = 0, peak = 0;
   };

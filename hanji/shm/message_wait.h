@@ -50,14 +50,14 @@ struct MessageCall {
   int root = 0;
   uint64_t tag = 0;
   int64_t count = 0;
-  uint64_t operation = 0;  ///< Of the group's calls, from 1.
+  uint64_t operation = 0;  ///< Number among the group's calls, from 1.
 };
 
 /// The last call by messages that a rank waited for.
 struct MessageWait {
   MessageGroup group;
   MessageCall call;
-  std::optional<int64_t> since_ns;  ///< Of base::now_ns(); none: the rank waits no more.
+  std::optional<int64_t> since_ns;  ///< A time of base::now_ns(); none: the rank waits no more.
 };
 
 /// Writes for other processes what `rank` of the host waits for by messages, and until when. A wait

@@ -37,10 +37,10 @@ struct MemberSnapshot {
 /// A group, or the channel that carries messages from one rank to another.
 struct GroupSnapshot {
   int id = 0;
-  std::optional<int> sender = {};    ///< Of a channel.
-  std::optional<int> receiver = {};  ///< Of a channel; none: the last member.
+  std::optional<int> sender = {};    ///< Sender of a channel.
+  std::optional<int> receiver = {};  ///< Receiver of a channel; none: the last member.
   std::vector<MemberSnapshot> members = {};
-  /// Of a group that exchanges messages, where a member is known by its last wait alone.
+  /// Set for a group that exchanges messages, where a member is known by its last wait alone.
   std::string name = {};
   std::vector<int> elsewhere = {};  ///< Its ranks on other hosts.
 };

@@ -5,7 +5,7 @@
 
 namespace hanji::shm {
 
-inline constexpr int kTagBits = 32;  ///< Of the number within a maker's tags.
+inline constexpr int kTagBits = 32;  ///< Bits of the number within a maker's tags.
 
 /// The first tag of maker `maker`, to which the maker adds a number of its own below 2^32. Ranks that
 /// count makers alike match no call of one maker with a call of another, whatever their shapes.

@@ -58,7 +58,7 @@ struct DataSource {
   data::TokenSource tokens;
   std::optional<data::Vocabulary> vocabulary;  ///< None for a file of token ids.
   std::string name;
-  std::vector<std::string> notes = {};  ///< As of Dataset.
+  std::vector<std::string> notes = {};  ///< The notes of Dataset.
 };
 
 /// Errors  as data::read_text(), data::Vocabulary and data::open_tokens().

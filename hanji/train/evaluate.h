@@ -26,7 +26,7 @@ struct EvaluateInputs {
 /// Means over the targets of the validation samples.
 struct Evaluation {
   double loss = 0;          ///< In nats; NaN without a valid target.
-  double metric = 0;        ///< Of Model::metric_name(), if it has one.
+  double metric = 0;        ///< Value of Model::metric_name(), if it has one.
   int64_t num_targets = 0;  ///< Valid ones of all samples.
 };
 

@@ -38,7 +38,7 @@ struct History {
   int64_t steps = 0;   ///< Done before.
   std::vector<LoggedStep> logged;
   std::vector<Resumption> resumptions;  ///< Earlier ones.
-  double train_loss = 0;                ///< Of the last step with a valid target.
+  double train_loss = 0;                ///< Loss of the last step with a valid target.
   int64_t num_without_targets = 0;      ///< Steps without one.
   double validation_loss = 0;           ///< Of the last evaluation; 0: there was none.
   double validation_metric = 0;         ///< Of it, too: the model's metric.

@@ -34,7 +34,7 @@ struct LoopInputs {
 struct StepSeconds {
   double step = 0;
   double data = 0;
-  std::optional<double> sample = {};  ///< Of a thread that read some meanwhile, for each sample.
+  std::optional<double> sample = {};  ///< Seconds a sample of a thread that read some meanwhile.
   std::optional<CallSeconds> calls = {};  ///< Absent if the engine does not measure them.
 };
 
@@ -42,7 +42,7 @@ struct LoopOutcome {
   int64_t steps_done = 0;
   int64_t num_skipped = 0;          ///< Steps without an update (train.nan = skip),
   int64_t num_without_targets = 0;  ///< and those of them without a valid target.
-  double train_loss = 0;            ///< Of the last step with a valid target.
+  double train_loss = 0;            ///< Loss of the last step with a valid target.
   double validation_loss = 0;
   double validation_metric = 0;  ///< Of Model::metric_name(), if it has one.
   int stop_signal = 0;           ///< The signal that ended the run early, or 0.

@@ -33,7 +33,7 @@ class SaveLog {
 
   Warn warn_;
   int64_t newest_;            ///< Step of the last good save.
-  int64_t num_failed_ = 0;    ///< Of the whole run.
+  int64_t num_failed_ = 0;    ///< Failures of the whole run.
   int64_t num_in_row_ = 0;    ///< Since the last good save,
   int64_t first_in_row_ = 0;  ///< and the step of the first of them.
   checkpoint::SaveOutcome last_;

@@ -23,7 +23,7 @@ struct Measurement {
   checkpoint::StateHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
-  int64_t process_bytes = 0;        ///< Of the rank that had most, before its first tensor,
+  int64_t process_bytes = 0;        ///< Bytes of the rank that had most, before its first tensor,
   int64_t resident_bytes = 0;       ///< and of everything at once.
   std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, if the engine counts them.
   int64_t network_bytes_per_step = 0;          ///< Of all ranks, by messages.
@@ -32,7 +32,7 @@ struct Measurement {
       memory;  ///< Of each category of the plan the most that a rank counted.
   const checkpoint::SaveTimes& saves;  ///< Of rank 0, which writes them.
   int64_t num_failed_saves = 0;
-  const History& history;  ///< Of the steps before the resumption.
+  const History& history;  ///< History of the steps before the resumption.
 };
 
 /// The results of a run, as JSON and as text.

@@ -12,7 +12,7 @@ struct Timings {
   double step_median = 0;
   double step_p90 = 0;
   double data = 0;
-  double sample = 0;  ///< Of a thread that reads, for each sample; 0: this rank has read none.
+  double sample = 0;  ///< Seconds a sample of a thread that reads; 0: this rank has read none.
   /// The step without data, exposed transfer and skew; includes these if the engine does not measure
   /// them.
   double compute = 0;

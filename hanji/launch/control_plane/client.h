@@ -75,7 +75,7 @@ class Client {
   std::map<uint64_t, Call> calls_;
   uint64_t next_id_ = 1;
   std::vector<std::pair<Watcher, std::string>> told_;  ///< Only the thread uses it.
-  int64_t heard_ns_;                                   ///< Of base::running_ns().
+  int64_t heard_ns_;                                   ///< A time of base::running_ns().
   int64_t beat_ns_;
   uint64_t goodbye_ = 0;  ///< Its id, once said.
   bool stopping_ = false;

@@ -41,7 +41,7 @@ class Sessions {
     Hello hello;
     base::HostPort from;
     std::optional<Channel> channel;
-    int64_t heard_ns = 0;  ///< Of base::running_ns(), as broken_ns.
+    int64_t heard_ns = 0;  ///< A time of base::running_ns(), as broken_ns.
     int64_t broken_ns = 0;
     Status broken_by;
     bool has_left = false;

@@ -70,7 +70,7 @@ class Meeting {
   std::filesystem::path path_;
   base::Fd listener_;
   RankHello own_;
-  Status refusal_;                      ///< Of the first rank that cannot take part.
+  Status refusal_;                      ///< Reason of the first rank that cannot take part.
   std::vector<ConnectedRank> arrived_;  ///< Connected, not yet seated.
   std::vector<ConnectedRank> seats_;    ///< By rank.
 };

@@ -12,7 +12,7 @@ namespace hanji::launch {
 inline constexpr int kRequeueExit = 75;
 inline constexpr int kInterruptedExit = 130;
 
-/// Of a program that saves when a stop signal comes.
+/// Set for a program that saves when a stop signal comes.
 inline int stopped_exit(int signal) { return signal == SIGINT ? kInterruptedExit : kRequeueExit; }
 
 struct RestartDecision {

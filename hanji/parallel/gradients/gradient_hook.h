@@ -13,7 +13,7 @@ struct GradientUser {
   std::string strategy;             ///< The function whose handle it is.
   bool has_grains = false;          ///< Its bits are stable: a backward is one grain.
   std::weak_ptr<void> handle = {};  ///< The ShardedModel of a strategy that shards the module.
-  const void* owner = nullptr;      ///< Whose hook it is, for remove_gradient_hook().
+  const void* owner = nullptr;      ///< The owner of the hook, for remove_gradient_hook().
   bool only_watches = false;        ///< It trains the parameter no more than nobody does.
 };
 

@@ -48,11 +48,12 @@ struct GradientOptions {
   Remainder remainder = Remainder::kSlot;
   bool ends_by_call = false;        ///< Steps end in end_step() only.
   bool static_order = false;        ///< As in DataParallelOptions.
-  std::weak_ptr<void> handle = {};  ///< Of a sharded module, for handle_of().
-  /// Of the module whose parameters these are. A step in which it finds mistakes on any rank gives no
+  std::weak_ptr<void> handle = {};  ///< Handle of a sharded module, for handle_of().
+  /// Watches the module that has these parameters. A step in which it finds mistakes on any rank gives no
   /// gradients, and throws them on every rank; with ends_by_call, or a static order, on this rank.
   std::shared_ptr<ParameterWatch> watch = {};
-  OrderRule rule = {};  ///< Of calls that do not match; empty: rule_of_handle().
+  OrderRule rule =
+      {};  ///< Rule that calls which do not match have broken; empty: rule_of_handle().
 };
 
 /// Copies gradients to the slots of their units during backward, and passes complete units to a sink.

@@ -125,7 +125,7 @@ class Pipeline {
   std::vector<std::string> labels_, gradient_labels_;  ///< Of the flow out of each stage.
   std::list<Sent> sent_;
   int64_t sent_bytes_ = 0, network_bytes_ = 0;
-  uint64_t tags_ = 0;  ///< Of messages, no other pipeline's on the group.
+  uint64_t tags_ = 0;  ///< Tags of messages, no other pipeline's on the group.
 };
 
 }  // namespace hanji::parallel

@@ -129,7 +129,7 @@ class GroupLines {
   std::vector<GroupRank*> ranks_;
   std::vector<std::span<Line>> lines_;  ///< By member.
   Waiters& waiters_;
-  Atomic<uint64_t>* last_call_ = nullptr;  ///< Of this member, whatever group it is in.
+  Atomic<uint64_t>* last_call_ = nullptr;  ///< Last call of this member in any group.
   int cursor_ = 0;
 };
 

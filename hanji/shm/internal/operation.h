@@ -32,8 +32,9 @@ struct Operation {
   bool opening_alone = false;  ///< That sync is no step of `running`; it decides which list runs.
   size_t step = 0;
   int64_t element = 0;
-  int64_t start_ns = 0;      ///< Only if it is recorded.
-  int64_t submitted_ns = 0;  ///< Of running_ns(); only if the call has a deadline of its own.
+  int64_t start_ns = 0;  ///< Only if it is recorded.
+  int64_t submitted_ns =
+      0;  ///< A time of running_ns(); only if the call has a deadline of its own.
 };
 
 }  // namespace hanji::shm::internal

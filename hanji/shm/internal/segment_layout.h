@@ -83,7 +83,7 @@ enum class Presence : uint32_t { kAbsent, kHere, kLeft, kDead };
 struct alignas(kLine) MessageWaitWords {
   using Words = std::array<uint64_t, 29>;
   Atomic<uint64_t> version;  ///< Odd while it is written; 0: never.
-  Atomic<int64_t> since_ns;  ///< Of base::now_ns(); 0: the rank waits no more.
+  Atomic<int64_t> since_ns;  ///< A time of base::now_ns(); 0: the rank waits no more.
   std::array<Atomic<uint64_t>, std::tuple_size_v<Words>> words;
 };
 

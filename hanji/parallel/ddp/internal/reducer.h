@@ -60,7 +60,7 @@ class Reducer : public GradientSink {
   at::Tensor flat_;  ///< Row 0 of all buckets.
   std::vector<Bucket> buckets_;
   int64_t num_steps_ = 0;
-  uint64_t tags_;  ///< Of calls that are not prepared: of bucket 0, and of join().
+  uint64_t tags_;  ///< Tags of calls that are not prepared: of bucket 0, and of join().
   std::unique_ptr<Gradients> gradients_;
 };
 

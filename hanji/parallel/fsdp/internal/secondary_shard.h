@@ -23,7 +23,7 @@ class SecondaryShard {
   void keep(const at::Tensor& whole);
   void drop() { part_.reset(); }
   bool is_kept() const { return part_.defined(); }
-  /// Of what all ranks of the group keep. `whole` has the dtype in which the unit is computed.
+  /// Gathers what all ranks of the group keep. `whole` has the dtype in which the unit is computed.
   comm::Work gather(at::Tensor& whole) { return gather_.start(whole, part_); }
 
  private:

@@ -37,7 +37,7 @@ class ShardGradients : public GradientSink {
     std::string caller = {};                 ///< Said in errors.
     std::shared_ptr<ShardStore> store = {};  ///< Where the shares lie; null: in memory.
     std::weak_ptr<void> handle = {};         ///< The ShardedModel.
-    std::shared_ptr<ParameterWatch> watch = {};  ///< As in GradientOptions.
+    std::shared_ptr<ParameterWatch> watch = {};  ///< The same as in GradientOptions.
     OrderRule rule = {};                         ///< The same.
   };
   ShardGradients(const std::vector<FlatUnit*>& units, Setup setup, Gradients::Events events);
@@ -100,7 +100,7 @@ class ShardGradients : public GradientSink {
   size_t num_begun_ = 0;  ///< From the last unit on.
   size_t num_retired_ = 0;
   bool holds_sums_ = false;  ///< In a file: some share counts, on every rank alike.
-  uint64_t tags_;            ///< Of unit 0, for calls that are not prepared.
+  uint64_t tags_;            ///< Tag of unit 0, for calls that are not prepared.
 };
 
 }  // namespace hanji::parallel

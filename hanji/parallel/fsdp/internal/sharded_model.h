@@ -31,7 +31,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     c10::Device device = c10::kCPU;                   ///< Where the parameters will be.
     bool observes = false;                            ///< Units are found by what operations read.
     std::optional<comm::Group> secondary = {};  ///< Who units are resharded over after forward.
-    const torch::nn::Module* module = nullptr;  ///< Whose parameters these are.
+    const torch::nn::Module* module = nullptr;  ///< The module that has these parameters.
   };
   static std::shared_ptr<ShardedModel> create(Spec spec);
 
@@ -93,8 +93,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
 
   Spec spec_;
   OrderRule meeting_rule_;
-  uint64_t tags_ =
-      0;  ///< Of the group, for calls that are not prepared: of meetings, then of units.
+  uint64_t tags_ = 0;  ///< Tags of calls that are not prepared: of meetings, then of units.
   std::shared_ptr<ShardStore> store_;
   std::vector<std::unique_ptr<FlatUnit>> flats_;
   std::vector<FlatUnit*> learning_;
@@ -102,8 +101,9 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::unique_ptr<ShardGradients> gradients_;
   std::unique_ptr<UnitObserver> observer_;
   std::vector<std::pair<at::Tensor, uint32_t>> versions_;
-  std::vector<uint32_t> whole_versions_;  ///< Of parameters that nobody writes outside of a scope.
-  int num_scopes_ = 0;                    ///< Of full_parameters().
+  std::vector<uint32_t>
+      whole_versions_;  ///< Versions of parameters that are not written outside of a scope.
+  int num_scopes_ = 0;  ///< Scopes of full_parameters() that live.
 };
 
 /// What a handle speaks for.

@@ -27,7 +27,7 @@ struct UnitPart {
   c10::Device device;
   UnitDtypes dtypes;
   comm::Group group;  ///< Who has the shards.
-  uint64_t tag = 0;   ///< Of the group's calls for this unit that are not prepared.
+  uint64_t tag = 0;   ///< Tag of calls for this unit that are not prepared.
 
   std::string_view label() const { return name.empty() ? "the root unit" : name; }
   layout::Range range() const { return plan.shards[group.rank()]; }

@@ -89,7 +89,7 @@ class ServerState : public GradientSink {
   PlacedTensors placed_;            ///< The parameters.
   std::vector<uint32_t> versions_;  ///< Theirs, where roles are split.
   layout::ServerTraffic::Link moved_;
-  uint64_t tags_;  ///< Of messages and calls, no other handle's on the group.
+  uint64_t tags_;  ///< Tags of messages and calls, no other handle's on the group.
 
  private:
   void place_worker();
