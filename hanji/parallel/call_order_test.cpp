@@ -155,7 +155,6 @@ TEST(CallOrder, JoinsOfTwoReplicasDoNotMeet) {
 }
 
 TEST(CallOrder, CallsOfTwoShardedHandlesDoNotMeet) {
-  using Use = std::function<void(Sharded&, Experts&)>;
   const auto make = [](Experts& net, const comm::Group& group) {
     return shard_optimizer(net, group);
   };

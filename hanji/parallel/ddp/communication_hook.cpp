@@ -43,7 +43,8 @@ comm::AllReduceOptions call_of(const GradientBucket& bucket, const char* label) 
   return {.op = bucket.op, .tag = bucket.tag, .label = label};
 }
 
-CommunicationHook narrow_hook(at::ScalarType dtype, std::string name, std::string cost) {
+CommunicationHook narrow_hook(at::ScalarType dtype, const std::string& name,
+                              const std::string& cost) {
   auto buffers = std::make_shared<ByBucket<at::Tensor>>();
   const auto begin = [=](GradientBucket& bucket, const comm::Group& group) {
     at::Tensor& narrow = (*buffers)[bucket.index];
@@ -59,7 +60,7 @@ CommunicationHook narrow_hook(at::ScalarType dtype, std::string name, std::strin
   const auto finish = [=](GradientBucket& bucket, const comm::Group&) {
     bucket.flat.copy_((*buffers)[bucket.index]);
   };
-  return {std::move(name), std::move(cost), begin, finish};
+  return {name, cost, begin, finish, [=] { return narrow_hook(dtype, name, cost); }};
 }
 
 struct Sparse {
@@ -246,7 +247,8 @@ CommunicationHook top_k_hook(double fraction) {
     }
     if (bucket.op == schedule::ReduceOp::kAvg) bucket.flat.div_(group.size());
   };
-  return {"top-k", "each rank sends its largest gradients now and the rest later", begin, finish};
+  return {"top-k", "each rank sends its largest gradients now and the rest later", begin, finish,
+          [=] { return top_k_hook(fraction); }};
 }
 
 CommunicationHook power_sgd_hook(const PowerSgdOptions& options) {
@@ -260,7 +262,8 @@ CommunicationHook power_sgd_hook(const PowerSgdOptions& options) {
       [state](GradientBucket& bucket, const comm::Group& group) {
         return state->begin(bucket, group);
       },
-      [state](GradientBucket& bucket, const comm::Group& group) { state->finish(bucket, group); }};
+      [state](GradientBucket& bucket, const comm::Group& group) { state->finish(bucket, group); },
+      [options] { return power_sgd_hook(options); }};
 }
 
 }  // namespace hanji::parallel

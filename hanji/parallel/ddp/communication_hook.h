@@ -30,6 +30,7 @@ struct GradientBucket {
 ///
 /// For your own hook, set `begin` and, for work after the communication, `finish`; both may call
 /// collectives of the group. Replicas remain identical if the result has the same bits on all ranks.
+/// A hook that keeps values from step to step also sets `fresh`, or serves one handle only.
 struct CommunicationHook {
   std::string name;
   /// The loss of the gradients, for the error if a hook is rejected.
@@ -37,6 +38,9 @@ struct CommunicationHook {
   std::function<comm::Work(GradientBucket&, const comm::Group&)> begin;
   /// Called once the Work of begin() is complete; may be empty.
   std::function<void(GradientBucket&, const comm::Group&)> finish;
+  /// Makes the same hook with no values of earlier steps: data_parallel() calls it, so that handles and
+  /// ranks that were given one hook share none. Empty: the hook is used as it is.
+  std::function<CommunicationHook()> fresh = {};
 
   explicit operator bool() const { return begin != nullptr; }
 };

@@ -181,6 +181,29 @@ TEST(PowerSgdHook, MovesTwoFactorsInsteadOfTheMatrix) {
   });
 }
 
+TEST(HooksWithValuesOfEarlierSteps, AreSharedByNoTwoHandlesAndRanks) {
+  const auto learn = [](world::World& world, Pair& net, const CommunicationHook& hook) {
+    auto replicas = data_parallel(net, world.group(), with(hook));
+    for (int step = 0; step < 3; ++step) {
+      net.zero_grad();
+      backward(net, world.rank());
+    }
+    return std::array{net.matrix.grad().clone(), net.vector.grad().clone()};
+  };
+  for (const auto& make : {fp16_hook, bf16_hook, +[] { return top_k_hook(.1); },
+                           +[] { return power_sgd_hook({.rank = 1}); }}) {
+    const CommunicationHook one = make();
+    run_ranks(2, [&](world::World& world) {
+      Pair first(torch::kFloat), second(torch::kFloat), alone(torch::kFloat);
+      (void)learn(world, first, one);
+      const auto after = learn(world, second, one), expected = learn(world, alone, make());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::equal(after[i], expected[i])) << one.name << " " << i;
+      }
+    });
+  }
+}
+
 TEST(OwnHook, SeesEveryBucketInOrderAndDecides) {
   run_ranks(2, [](world::World& world) {
     Pair net(torch::kFloat64);

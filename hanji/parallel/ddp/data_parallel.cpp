@@ -35,6 +35,7 @@ DataParallelOptions resolve(DataParallelOptions options, const comm::Group& grou
                                        c10::toString(gradients) + " is no floating type"));
   }
   refuse_hook(options, gradients);
+  if (options.hook.fresh) options.hook = options.hook.fresh();
   options.owners =
       stable_owners({kReplicas, options.average, options.num_grains, options.owners}, group.size());
   if (options.owners.empty()) return options;
