@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from command import NANO
+from command import KERNELS, NANO
 from network import Network, Run
 
 HANJI = os.environ["HANJI_BINARY"]
@@ -385,7 +385,7 @@ class Hosts(OnNetwork):
                 self.assertEqual(hosts[name], one[name], f"{bits}: {name}")
 
     def test_every_rank_goes_on_with_the_buffers_of_the_first(self):
-        job = [HANJI, "train", "--seed", 3, "--set", "model.preset=resnet-tiny", "--set",
+        job = [HANJI, "train", "--seed", 3, *KERNELS, "--set", "model.preset=resnet-tiny", "--set",
                "model.width=4", "--set", "data.image_size=12", "--set", "data.image_count=500",
                "--set", "train.evaluate_batches=1", "--set", "train.schedule=constant", "--set",
                "train.warmup_steps=2", "--set", "train.bits=stable"]
@@ -410,8 +410,8 @@ class Hosts(OnNetwork):
         file = self.folder / "x.beton"
         subprocess.run([HANJI, "data", "make", "--generated", "2000", "--size", "96", "--out", file], check=True,
                        capture_output=True, timeout=TIMEOUT)
-        job = [HANJI, "train", "--seed", 3, "--steps", 36, "--set", "model.preset=resnet-tiny", "--set", "model.width=4",
-               "--set", "data.image_size=12", "--set", f"data.files={file}", "--set", "data.order=quasi", "--set",
+        job = [HANJI, "train", "--seed", 3, "--steps", 36, *KERNELS, "--set", "model.preset=resnet-tiny",
+               "--set", "model.width=4", "--set", "data.image_size=12", "--set", f"data.files={file}", "--set", "data.order=quasi", "--set",
                "data.pages=4", "--set", "train.evaluate_every=0", "--set", "train.evaluate_batches=1", "--set",
                "train.global_batch=64", "--set", "data.stage=random_resized_crop, flip, normalise, mixup",
                "--set", "train.bits=stable"]

@@ -4,12 +4,11 @@ import struct
 import time
 import unittest
 
-from command import CONSTANT, MEGABYTE, STABLE, STRATEGIES, CommandTest, by
+from command import CONSTANT, KERNELS, MEGABYTE, STABLE, STRATEGIES, CommandTest, by
 
 SMALL = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8",
          "--set", "data.image_size=16", "--set", "data.image_count=2000",
-         "--set", "train.evaluate_batches=2", "--set", "comm.bucket_bytes=65536",
-         "--set", "compute.gemm=onednn"]  # a choice under load need not be that of the next run
+         "--set", "train.evaluate_batches=2", "--set", "comm.bucket_bytes=65536", *KERNELS]
 SAME = ("state_sha256", "params_sha256", "train_loss", "validation_loss", "validation_accuracy")
 
 
@@ -110,7 +109,7 @@ class Images(CommandTest):
         self.expect_counted_as_planned(summary, "a file")
 
     def test_a_plan_is_of_what_the_file_has_now(self):
-        file = ["--ranks", 1, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
+        file = ["--ranks", 1, *KERNELS, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
                 "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.global_batch=16"]
         parameters = {}
         for classes in (3, 40):
@@ -126,7 +125,7 @@ class Images(CommandTest):
 
     def test_one_hash_from_a_file_for_any_ranks_workers_and_strategies(self):
         self.hanji("data", "make", "--generated", 300, "--size", 24, "--out", "x.beton")
-        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
+        file = ["--seed", 5, *KERNELS, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
                 "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=2",
                 "--set", "comm.bucket_bytes=65536", *STABLE, *CONSTANT]
         runs = {"one": ["--ranks", 1],
@@ -172,7 +171,7 @@ class Images(CommandTest):
 
     def test_mixed_samples_train_to_one_hash_for_any_ranks_and_workers(self):
         self.hanji("data", "make", "--generated", 300, "--size", 24, "--out", "x.beton")
-        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
+        file = ["--seed", 5, *KERNELS, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
                 "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=2",
                 "--set", "data.stage=center_crop, flip, brightness, contrast, saturation, normalise, "
                 "mixup(probability = 0.5), cutmix(probability = 0.5)", *STABLE, *CONSTANT]
@@ -189,7 +188,7 @@ class Images(CommandTest):
 
     def test_a_cache_of_few_pages_has_the_bits_of_the_kernels_for_any_ranks(self):
         self.hanji("data", "make", "--generated", 900, "--size", 100, "--out", "x.beton")  # 4 pages
-        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
+        file = ["--seed", 5, *KERNELS, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
                 "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=1",
                 "--set", "data.order=quasi", "--set", "data.pages=3", *STABLE, *CONSTANT]
         cached = ["--set", "data.cache=process"]
@@ -217,7 +216,7 @@ class Images(CommandTest):
 
     def test_orders_ends_and_weights_train_to_one_hash_for_any_ranks(self):
         self.hanji("data", "make", "--generated", 150, "--size", 24, "--out", "x.beton")
-        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
+        file = ["--seed", 5, *KERNELS, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
                 "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=1",
                 *STABLE, *CONSTANT, "--steps", 4]
         hashes = set()

@@ -6,11 +6,12 @@ import subprocess
 import time
 import unittest
 
-from command import HANJI, STRATEGIES, CommandTest
+from command import HANJI, KERNELS, STRATEGIES, CommandTest
 
 RANK = os.environ["HANJI_OWN_MODULE_RANK"]
 SMALL = ["train.steps=4", "train.global_batch=24", "train.grain=4", "train.evaluate_batches=1",
-         "comm.bucket_bytes=16384", "train.schedule=constant", "train.warmup_steps=2"]
+         "comm.bucket_bytes=16384", "train.schedule=constant", "train.warmup_steps=2",
+         *(one for one in KERNELS if one != "--set")]
 STABLE = "train.bits=stable"
 SAME = ("state_sha256", "params_sha256", "train_loss", "validation_loss")
 

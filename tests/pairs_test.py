@@ -5,9 +5,9 @@ import os
 import subprocess
 import unittest
 
-from command import CONSTANT, HANJI, MEGABYTE, STABLE, CommandTest, by
+from command import CONSTANT, HANJI, KERNELS, MEGABYTE, STABLE, CommandTest, by
 
-SMALL = ["--seed", 5, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25",
+SMALL = ["--seed", 5, *KERNELS, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25",
          "--set", "data.residues=8", "--set", "data.sequences=6", "--set", "data.systems=400",
          "--set", "train.global_batch=8", "--set", "train.evaluate_batches=2"]
 BF16 = ["--set", "compute.dtype=bf16", "--set", "compute.slow_dtype=true"]
