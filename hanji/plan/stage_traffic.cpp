@@ -42,6 +42,8 @@ Amount flow_of_all(const Plan& plan, Amount of_one) {
     const OwnTokens here = own_tokens(own, counted, tp, blocks);
     return {of_one.fixed / here.blocks * here.all_blocks, of_one.per_sample / here.tokens * tokens};
   }
+  if (own == tokens)
+    return {tp * of_one.fixed, tp * of_one.per_sample};  // not all flows divide by tokens
   return {tp * of_one.fixed, tp * (of_one.per_sample / own * tokens)};
 }
 
