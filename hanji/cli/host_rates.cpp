@@ -20,7 +20,9 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   HostRates result;
   result.rates = cost::measure_rates(options).or_throw();
   const auto folder = base::cache_folder().or_throw();
-  result.source = comm::use_or_fit(result.rates, folder, machine, ranks).or_throw();
+  result.source = comm::use_or_fit(result.rates, folder, machine,
+                                   {.ranks = ranks, .budget_seconds = comm::kShortSeconds})
+                      .or_throw();
   return result;
 }
 

@@ -21,7 +21,6 @@
 namespace hanji::comm {
 namespace {
 
-constexpr double kShortSeconds = 1;  // and two rounds of every call at least
 constexpr double kProbeSeconds = 0.2;
 // all_reduce of so many floats: started, from the caches, and between them and memory.
 constexpr std::array<int64_t, 3> kProbeCounts = {1 << 12, 1 << 17, 1 << 20};
@@ -107,10 +106,10 @@ Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& o
 }
 
 Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& folder,
-                               const topology::Machine& machine, int ranks) {
+                               const topology::Machine& machine, FitOptions options) {
+  const int ranks = options.ranks;
   if (ranks < 2) return std::string("one rank meets nobody; its rates were measured just now");
   const std::string why_not = cost::use_fitted(rates, folder, machine, ranks);
-  FitOptions options{.ranks = ranks, .budget_seconds = kShortSeconds};
   cost::StoredCosts before;
   if (why_not.empty()) {
     HANJI_ASSIGN_OR_RETURN(before, cost::load_costs(folder, ranks));

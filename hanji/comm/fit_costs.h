@@ -32,16 +32,19 @@ struct FitOptions {
 /// Errors  as time_calls(); invalid_argument for fewer than 2 ranks, which cost nothing to join.
 Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& options);
 
-/// Gives `rates` costs of `ranks` ranks: those that `folder` keeps where they are fresh, else
-/// those of a short fit, which are kept there for the next time. Costs that were fitted while other
+/// The budget in seconds of a fit that nobody asked for; two rounds of every call are timed at least.
+inline constexpr double kShortSeconds = 1;
+
+/// Gives `rates` costs of so many ranks: those that `folder` keeps where they are fresh, else
+/// those of a fit by `options`, which are kept there for the next time. Costs that were fitted while other
 /// processes used more than topology::kMaxLoad of the CPUs are fitted again once, and those with less load kept.
 ///
 /// Result  where they come from, in one sentence. A folder that cannot be written to is no failure.
-/// Cost    a short fit where nothing fresh is kept: a few seconds for 2 ranks on cores of their
+/// Cost    the fit where nothing fresh is kept: for kShortSeconds a few seconds for 2 ranks on cores of their
 ///         own, more for more. Nothing for fewer than 2 ranks.
 /// Errors  as fit_costs_here().
 Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& folder,
-                               const topology::Machine& machine, int ranks);
+                               const topology::Machine& machine, FitOptions options);
 
 /// `group`, whose ranks are processes or threads of one host, with `options` and a chooser of its
 /// own: with the costs that rank 0's `folder` keeps for as many ranks on this machine if they are fresh, else

@@ -60,11 +60,13 @@ TEST(FitCostsHere, GivesCostsWithTheStampOfThisMachine) {
   EXPECT_EQ(fit_costs_here(machine, {.ranks = 1}).status().code(), Code::kInvalidArgument);
 }
 
+constexpr FitOptions kLittle{.ranks = 2, .budget_seconds = 0, .most_bytes = 1 << 20};
+
 TEST(UseOrFit, FitsOnceAndSaysWhereCostsComeFrom) {
   const test::TemporaryFolder folder;
   const topology::Machine machine = topology::read_machine().or_throw();
   cost::Rates first, second, alone;
-  EXPECT_THAT(use_or_fit(first, folder.path(), machine, 2).or_throw(),
+  EXPECT_THAT(use_or_fit(first, folder.path(), machine, kLittle).or_throw(),
               testing::AllOf(HasSubstr("just now"), HasSubstr("no costs were fitted for 2 ranks"),
                              HasSubstr("hanji bench --fit --ranks 2")));
   ASSERT_TRUE(first.fitted.has_value());
@@ -72,10 +74,11 @@ TEST(UseOrFit, FitsOnceAndSaysWhereCostsComeFrom) {
   cost::StoredCosts quiet = cost::load_costs(folder.path(), 2).or_throw();
   quiet.load = 0;
   ASSERT_TRUE(cost::save_costs(folder.path(), quiet).ok());
-  EXPECT_THAT(use_or_fit(second, folder.path(), machine, 2).or_throw(),
+  EXPECT_THAT(use_or_fit(second, folder.path(), machine, kLittle).or_throw(),
               testing::AllOf(HasSubstr("costs timed on 2"), HasSubstr("is closer")));
   EXPECT_EQ(first, second);
-  EXPECT_THAT(use_or_fit(alone, folder.path(), machine, 1).or_throw(), HasSubstr("one rank"));
+  EXPECT_THAT(use_or_fit(alone, folder.path(), machine, {.ranks = 1}).or_throw(),
+              HasSubstr("one rank"));
   EXPECT_FALSE(alone.fitted.has_value());
 }
 
@@ -83,14 +86,14 @@ TEST(UseOrFit, CostsThatWereFittedUnderLoadAreFittedAgainOnceAndTheLesserLoadIsK
   const test::TemporaryFolder folder;
   const topology::Machine machine = topology::read_machine().or_throw();
   cost::Rates rates;
-  const FitOptions short_fit{.ranks = 2, .budget_seconds = 0, .most_bytes = 1 << 20};
-  cost::StoredCosts loaded = fit_costs_here(machine, short_fit).or_throw().stored;
+  cost::StoredCosts loaded = fit_costs_here(machine, kLittle).or_throw().stored;
   const int64_t fitted_at = --loaded.fitted_at;
   for (const auto& [load, again] : {std::pair(2.0, true), std::pair(0.11, false)}) {
     loaded.load = load;  // of 2 every fit is less
     loaded.fits = again ? 1 : cost::kMaxFits;
     ASSERT_TRUE(cost::save_costs(folder.path(), loaded).ok());
-    EXPECT_THAT(use_or_fit(rates, folder.path(), machine, 2).or_throw(), HasSubstr("costs timed"));
+    EXPECT_THAT(use_or_fit(rates, folder.path(), machine, kLittle).or_throw(),
+                HasSubstr("costs timed"));
     const cost::StoredCosts kept = cost::load_costs(folder.path(), 2).or_throw();
     EXPECT_EQ(kept.fitted_at > fitted_at, again);
     EXPECT_EQ(kept.fits, cost::kMaxFits);

@@ -136,12 +136,10 @@ TEST(GlooGroup, ADeadPeersConnectionIsNoSignal) {
 }
 
 TEST(GlooGroup, ServesEveryRoutine) {
-  for (const int ranks : {1, 2, 3}) {
-    for (const Bits bits : {Bits::kRun, Bits::kFast}) {
-      run_gloo_and_direct(ranks, bits, [](const Group&, const Group& by_gloo) {
-        internal::check_routines(by_gloo);
-      });
-    }
+  for (const auto& [ranks, bits] :
+       {std::pair(1, Bits::kRun), std::pair(2, Bits::kFast), std::pair(3, Bits::kRun)}) {
+    run_gloo_and_direct(
+        ranks, bits, [](const Group&, const Group& by_gloo) { internal::check_routines(by_gloo); });
   }
 }
 

@@ -75,7 +75,7 @@ GroupState::~GroupState() {
   const auto deadline = base::Deadline::after(limit);
   while (status_.ok() && !idle() && !deadline.passed()) {
     poll(Look::kAtPeers);
-    std::this_thread::yield();
+    std::this_thread::sleep_for(kIdle);
   }
 }
 
