@@ -50,8 +50,7 @@ std::vector<Scenario> small_scenarios() {
   add(Waits::kSleep, 1, {R::kAllReduceDirect});
   add(Waits::kMixed, 2, {R::kBarrier, R::kAllReduceFlat});
   all.push_back({.routine = R::kAllReduceFlat, .calls = 3, .ahead = true});
-  all.push_back({.routine = R::kSendDirect, .calls = 3, .ahead = true});
-  all.push_back({.routine = R::kSendDirect, .waits = Waits::kSleep, .ahead = true});
+  all.push_back({.routine = R::kSendDirect, .calls = 2, .ahead = true});
   all.push_back({.routine = R::kSendDirect, .mismatch = true});
   all.push_back({.routine = R::kAllReduceInLine, .mismatch = true});
   return all;
@@ -67,6 +66,8 @@ std::vector<Scenario> large_scenarios() {
     }
   };
   add({.calls = 4}, {R::kBarrier, R::kAllReduceInLine, R::kAllReduceFlat, R::kBroadcastFlat});
+  add({.calls = 3, .ahead = true}, {R::kSendDirect});
+  add({.waits = Waits::kSleep, .ahead = true}, {R::kSendDirect});
   add({.calls = 1}, {R::kAllReduceStaged});
   add({.calls = 1, .death = true}, {R::kBarrier, R::kAllReduceInLine});
   add({.calls = 1, .waits = Waits::kSleep, .death = true}, {R::kBarrier, R::kAllReduceInLine});

@@ -45,7 +45,7 @@ TEST_P(Seeded, IsFound) {
 
 constexpr Scenario kInLine{.routine = Routine::kAllReduceInLine, .calls = 3};
 constexpr Scenario kFlat{.routine = Routine::kAllReduceFlat, .calls = 3};
-constexpr Scenario kAhead{.routine = Routine::kSendDirect, .calls = 3, .ahead = true};
+constexpr Scenario kAhead{.routine = Routine::kSendDirect, .calls = 2, .ahead = true};
 constexpr Scenario kAsleep{.calls = 2, .waits = Waits::kSleep};
 
 INSTANTIATE_TEST_SUITE_P(
