@@ -53,30 +53,24 @@ void expect_counted_as_it_runs(const plan::Config& config, const std::string& wh
 }
 
 TEST(PairCapacity, CountedWithoutMemoryIsWhatTheModelTakes) {
-  for (const int64_t ranks : {1, 2, 3}) {
-    for (const TriangleWay way : {TriangleWay::kChannels, TriangleWay::kGather}) {
-      for (const bool recompute : {false, true}) {
-        expect_counted_as_it_runs(pairs_of(ranks, way, recompute),
-                                  std::to_string(ranks) + (recompute ? " recomputed" : ""));
-      }
-    }
-  }
+  expect_counted_as_it_runs(pairs_of(1, TriangleWay::kChannels, true), "1 recomputed");
+  expect_counted_as_it_runs(pairs_of(2, TriangleWay::kGather, false), "2 gather");
+  expect_counted_as_it_runs(pairs_of(3, TriangleWay::kChannels, false), "3");
+  expect_counted_as_it_runs(pairs_of(3, TriangleWay::kGather, true), "3 gather, recomputed");
 }
 
 TEST(PairCapacity, InBlocksOfRowsInChunksAndInBFloat16Too) {
-  for (const int64_t ranks : {1, 2}) {
-    plan::Config config = pairs_of(ranks, TriangleWay::kChannels, false);
-    config.compute.dtype = plan::Precision::kBFloat16;
-    expect_counted_as_it_runs(config, "bf16");
-    config.compute.dtype = plan::Precision::kFloat32;
-    config.model.chunk_bytes = int64_t{100} << 10;
-    expect_counted_as_it_runs(config, "chunks");
-    config.model.chunk_bytes = 0;
-    config.train.bits = plan::Bits::kStable;
-    config.train.cuts.tokens = 3;
-    config.model.dropout = 0.25;
-    expect_counted_as_it_runs(config, "blocks");
-  }
+  plan::Config config = pairs_of(2, TriangleWay::kChannels, false);
+  config.compute.dtype = plan::Precision::kBFloat16;
+  expect_counted_as_it_runs(config, "bf16");
+  config = pairs_of(1, TriangleWay::kChannels, false);
+  config.model.chunk_bytes = int64_t{100} << 10;
+  expect_counted_as_it_runs(config, "chunks");
+  config = pairs_of(2, TriangleWay::kChannels, false);
+  config.train.bits = plan::Bits::kStable;
+  config.train.cuts.tokens = 3;
+  config.model.dropout = 0.25;
+  expect_counted_as_it_runs(config, "blocks");
 }
 
 /// 1024 residues are some 40 GB of activations in three blocks, which no test has.

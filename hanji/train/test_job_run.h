@@ -50,7 +50,7 @@ struct JobRun {
   std::map<std::string, at::Tensor> parameters;
   std::vector<double> losses;  ///< Of the steps, then of the validation.
   std::vector<double> norms;
-  int64_t num_skipped = 0, wire_bytes = 0, collectives = 0;
+  int64_t num_skipped = 0, wire_bytes = 0, network_bytes = 0, collectives = 0;
 };
 
 /// What a test does to a rank.
@@ -98,10 +98,13 @@ inline JobRun run_rank(const plan::Plan& plan, const Dataset& dataset, const com
   run.losses.push_back(outcome.validation_loss);
   run.num_skipped = outcome.num_skipped;
   run.wire_bytes = outcome.wire_bytes_per_step;
+  run.network_bytes = outcome.network_bytes_per_step;
   run.collectives = outcome.collectives_per_step;
   run.cut = job.model->cut();
-  for (const auto& [name, tensor] : job.strategy->state().parameters) {
-    run.parameters[name] = tensor.detach().clone();
+  if (job.strategy->sharers() == nullptr) {  // or no rank of this host has all of a tensor
+    for (const auto& [name, tensor] : job.strategy->state().parameters) {
+      run.parameters[name] = tensor.detach().clone();
+    }
   }
   tampering.at_end(job);
   return run;
@@ -117,15 +120,20 @@ inline std::vector<JobRun> run_job(const plan::Plan& plan, const Dataset& datase
   return runs;
 }
 
+/// The part of a parameter that a rank of a cut model has; all of it in models that no axis cuts so.
+inline at::Tensor part_of(const at::Tensor& all, const std::string& name, const layout::Cut& cut) {
+  if (cut.placements.empty()) return all;
+  const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
+  return parallel::tensor::part_of(all, placement, cut.index, cut.degree);
+}
+
 /// The names of parameters that are not parts of the whole's.
 inline std::set<std::string> apart(const JobRun& found, const JobRun& whole,
                                    double tolerance = kAdamDifference) {
   std::set<std::string> names;
   for (const auto& [name, value] : found.parameters) {
     const at::Tensor& all = whole.parameters.at(name);
-    const layout::Placement placement = layout::placement_of(found.cut.placements, name).or_throw();
-    const at::Tensor part =
-        parallel::tensor::part_of(all, placement, found.cut.index, found.cut.degree);
+    const at::Tensor part = part_of(all, name, found.cut);
     const double most = tolerance * all.abs().max().item<double>();
     if (!((value - part).abs().max().item<double>() <= most)) names.insert(name);
   }
