@@ -23,6 +23,10 @@ SHORT = ("--ranks", 2, "--pairs", 2, "-n", 3)
 
 
 class Bench(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.fit_costs()
+
     def lines(self, *arguments, **keywords):
         done = self.hanji("bench", *arguments, "--json", **keywords)
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -14,6 +14,7 @@ HANJI = os.environ["HANJI_BINARY"]
 KERNELS = ["--set", "compute.gemm=onednn", "--set", "compute.attention=math"]
 NANO = [*KERNELS, "--set", "model.preset=nano", "--set", "train.global_batch=12",
         "--set", "train.evaluate_batches=2"]
+DOUBLE = ["--set", "compute.dtype=float64", "--set", "compute.gemm=auto"]  # which oneDNN has not
 STABLE = ["--set", "train.bits=stable"]
 CONSTANT = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
 STRATEGIES = {
@@ -53,6 +54,18 @@ class CommandTest(unittest.TestCase):
 
     def environment(self, **extra):
         return {**os.environ, "HANJI_CACHE_DIR": self.cache.name, **extra}
+
+    def fit_costs(self, ranks=2):
+        """Costs of so many ranks, fitted once and kept as if nothing else had run meanwhile, or all would fit again."""
+        file = pathlib.Path(self.cache.name) / f"costs-{ranks}-ranks.json"
+        if not file.exists():
+            self.hanji("explain", "all_reduce", "--ranks", ranks)
+            self.change_json(file, load=0)
+        return file
+
+    @staticmethod
+    def change_json(file, **changes):
+        file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
     def hanji(self, *arguments, expect=0, timeout=120, **extra):
         done = subprocess.run([HANJI, *map(str, arguments)], cwd=self.folder, text=True,

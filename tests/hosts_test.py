@@ -22,7 +22,7 @@ HANJI = os.environ["HANJI_BINARY"]
 RANK = os.environ["HANJI_HOSTS_RANK"]
 TIMEOUT = 60
 HASHES = ("params_sha256", "state_sha256", "train_loss", "validation_loss")
-MANY_RANKS_TIMEOUT = 300  # libtorch starts 18 times on the cores of one machine
+MANY_RANKS_TIMEOUT = 300  # libtorch starts 17 times on the cores of one machine
 
 
 def weights(path):
@@ -209,69 +209,34 @@ class Hosts(OnNetwork):
         for name in ("params_sha256", "train_loss", "validation_loss"):
             self.assertEqual(first[name], second[name], name)
 
-    def test_a_model_that_each_host_cuts_is_the_same_job_on_one(self):
-        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
-        for data, mesh in (("ddp", "tp=2"), ("hsdp", "dp=2,tp=2")):
-            job = [HANJI, "train", "--seed", 3, *NANO, "--set", "compute.threads=1", "--set",
-                   f"parallel.data={data}"]
-            hosts, one = (self.folder / f"{data}_{name}" for name in ("hosts", "one"))
-            for steps, more in ((3, []), (5, ["--resume"])) if data == "ddp" else ((3, []),):
-                with Network(2) as network:
-                    run = Run(HANJI, network, [2, 2], self.folder,
-                              [*job, "--mesh", mesh, "--out", hosts, "--steps", steps, *more],
-                              environment=cache)
-                    for code, output in run.wait(TIMEOUT):
-                        self.assertEqual(code, 0, output)
-                here = [*job, "--ranks", 4, "--mesh", "dp=2,tp=2", "--out", one, "--steps", steps, *more]
-                done = subprocess.run(list(map(str, here)), capture_output=True, text=True, timeout=TIMEOUT,
-                                      env={**os.environ, **cache})
-                self.assertEqual(done.returncode, 0, done.stderr)
-            first, second = (json.loads((out / "summary.json").read_text()) for out in (hosts, one))
-            self.assertEqual([axis["degree"] for axis in first["plan"]["mesh"] if axis["name"] in ("dp", "tp")],
-                             [2, 2])
-            for name in ("steps", "params_sha256", "state_sha256", "train_loss", "validation_loss"):
-                self.assertEqual(first[name], second[name], f"{data}: {name}")
-            for summary, name in ((first, "network_bytes_per_step"), (first, "collectives_per_step"),
-                                  (second, "wire_bytes_per_step"), (second, "collectives_per_step")):
-                told = summary["prediction"][name]
-                self.assertEqual(told["measured"], told["predicted"], f"{data}: {name}")
+    def test_states_and_layers_that_each_host_cuts_are_the_same_job_on_one(self):
+        job = [HANJI, "train", "--seed", 3, *NANO, "--set", "compute.threads=1", "--set", "parallel.data=hsdp",
+               "--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
+        self.on_hosts([2, 2], job, "hosts", "--mesh", "dp=2,tp=2", "--steps", 2)
+        hosts = self.on_hosts([2, 2], job, "hosts", "--mesh", "dp=2,tp=2", "--resume", "--steps", 3)
+        # Sums over a host, then over hosts, are the tree of four ranks on one host.
+        one = self.here(job, "one", "--ranks", 4, "--mesh", "dp=2,tp=2", "--steps", 3)
+        self.assertEqual([axis["degree"] for axis in hosts["plan"]["mesh"] if axis["name"] in ("dp", "tp")], [2, 2])
+        self.assert_same(hosts, one, "hsdp")
+        self.assert_counts(hosts)
+        for name in ("wire_bytes_per_step", "collectives_per_step"):
+            told = one["prediction"][name]
+            self.assertEqual(told["measured"], told["predicted"], name)
 
-    def test_stages_on_several_hosts_are_the_same_job_on_one(self):
-        job = [HANJI, "train", "--steps", 4, "--seed", 3, *NANO, "--set", "compute.threads=1"]
-        mesh = ("--mesh", "pp=2,dp=2", "--set", "pipeline.schedule=interleaved", "--set",
-                "pipeline.virtual_stages=2")
-        two, one = self.on_hosts([2, 2], job, "two", *mesh), self.here(job, "one", *mesh)
-        for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
-            self.assertEqual(two[name], one[name], name)
-        self.assert_counts(two)
-        told = one["prediction"]["wire_bytes_per_step"]
-        self.assertEqual(told["measured"], told["predicted"])
-        self.assertRegex((self.folder / "logs" / "rank.0").read_text(),
-                         r"stage 0 .* to another host(.|\n)*between hosts .* a step; over the busiest "
-                         r"link, of host 0, ")
-
-    def test_stable_stages_on_several_hosts_have_the_bits_of_one_process(self):
+    def test_stages_on_several_hosts_have_the_bits_of_one_process(self):
         job = [HANJI, "train", "--seed", 3, *NANO, "--set", "train.bits=stable", "--set",
                "model.dropout=0.1", "--set", "train.schedule=constant", "--set",
                "train.warmup_steps=1", "--set", "train.global_batch=8"]
-        one = self.here(job, "one", "--ranks", 1, "--steps", 5)
+        one = self.here(job, "one", "--ranks", 1, "--steps", 4)
         # A host has two stages, or two replicas of one; a checkpoint goes on with another mesh.
-        cases = (([2, 1], ("--mesh", "pp=3")),
-                 ([2, 2], ("--mesh", "pp=2", "--set", "pipeline.schedule=gpipe")),
-                 ([2, 2], ("--mesh", "pp=2,fsdp=2", "--set", "parallel.data=hsdp")))
-        for number, (ranks, mesh) in enumerate(cases):
-            out = f"hosts{number}"
-            hosts = self.on_hosts(ranks, job, out, *mesh, "--steps", 3)
-            self.assert_counts(hosts)
-            if number == 1:
-                hosts = self.on_hosts([1, 1], job, out, "--mesh", "pp=2", "--resume", "--steps", 5)
-            else:
-                hosts = self.here(job, out, "--ranks", 2, "--resume", "--steps", 5)
-            for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
-                self.assertEqual(hosts[name], one[name], f"{mesh}: {name}")
-        resumed = self.here(job, "one", "--ranks", 1, "--resume", "--steps", 6)
-        hosts = self.on_hosts([1, 2], job, "hosts1", "--mesh", "pp=3", "--resume", "--steps", 6)
-        self.assertEqual(hosts["state_sha256"], resumed["state_sha256"])
+        self.assert_counts(self.on_hosts([2, 1], job, "hosts", "--mesh", "pp=3", "--steps", 2))
+        self.assertRegex((self.folder / "logs" / "rank.0").read_text(),
+                         r"stage 1 .* to another host(.|\n)*between hosts .* a step; over the busiest "
+                         r"link, of host 0, ")
+        hosts = self.on_hosts([2, 2], job, "hosts", "--mesh", "pp=2,fsdp=2", "--set", "parallel.data=hsdp", "--set",
+                              "pipeline.schedule=gpipe", "--resume", "--steps", 4)
+        self.assert_counts(hosts)
+        self.assert_same(hosts, one, "stages")
 
     def ask_why_it_hangs(self, run):
         """Rank 3, on host 1, is stopped: each host says what it sees."""
@@ -303,37 +268,12 @@ class Hosts(OnNetwork):
             self.assertRegex(run.log(rank), r"ranks 1 do not see \S+/plan.json of rank 0; give --out "
                              "a folder that all hosts share")
 
-    def test_stable_bits_are_those_of_one_process_and_of_one_host(self):
-        job = [HANJI, "train", "--steps", 6, "--seed", 3, *NANO, "--set", "train.bits=stable",
-               "--set", "train.global_batch=13"]
-        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
-        for ranks in (1, 4):
-            done = subprocess.run([*map(str, job), "--ranks", str(ranks), "--out",
-                                   str(self.folder / str(ranks))], capture_output=True, text=True,
-                                  timeout=TIMEOUT, env={**os.environ, **cache})
-            self.assertEqual(done.returncode, 0, done.stderr)
-        with Network(2) as network:
-            run = Run(HANJI, network, [2, 2], self.folder, [*job, "--out", self.folder / "hosts"],
-                      environment=cache)
-            for code, output in run.wait(TIMEOUT):
-                self.assertEqual(code, 0, output)
-        one, four, hosts = (json.loads((self.folder / out / "summary.json").read_text())
-                            for out in ("1", "4", "hosts"))
-        for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
-            self.assertEqual(four[name], one[name], name)
-            self.assertEqual(hosts[name], one[name], name)
-        for name in ("network_bytes_per_step", "collectives_per_step"):
-            told = hosts["prediction"][name]
-            self.assertEqual(told["measured"], told["predicted"], name)
-
     def test_three_hosts_have_more_ranks_together_than_one_may_have(self):
-        ranks = [6, 6, 6]
-        done, folder, run = self.train(ranks, timeout=MANY_RANKS_TIMEOUT)
-        self.check_replicas(done, folder, run, 18)
+        ranks = [6, 6, 5]
         job = [HANJI, "train", "--steps", 2, "--seed", 3, *NANO, "--set", "train.bits=stable",
-               "--set", "train.global_batch=18", "--set", "train.evaluate_batches=1"]
+               "--set", "train.global_batch=17", "--set", "train.evaluate_batches=1"]
         cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
-        one, out = self.folder / "one", self.folder / "eighteen"
+        one, out = self.folder / "one", self.folder / "seventeen"
         alone = subprocess.run(list(map(str, [*job, "--ranks", 1, "--out", one])), text=True,
                                capture_output=True, timeout=TIMEOUT, env={**os.environ, **cache})
         self.assertEqual(alone.returncode, 0, alone.stderr)
@@ -342,7 +282,7 @@ class Hosts(OnNetwork):
             for code, output in run.wait(MANY_RANKS_TIMEOUT):
                 self.assertEqual(code, 0, output)
         one, hosts = (json.loads((at / "summary.json").read_text()) for at in (one, out))
-        self.assertEqual((hosts["ranks"], hosts["plan"]["hosts"]["ranks"]), (18, ranks))
+        self.assertEqual((hosts["ranks"], hosts["plan"]["hosts"]["ranks"]), (17, ranks))
         self.assertEqual(hosts["params_sha256"], one["params_sha256"])
         told = hosts["prediction"]["collectives_per_step"]
         self.assertEqual(told["measured"], told["predicted"])
@@ -350,39 +290,6 @@ class Hosts(OnNetwork):
         # counted in the next: at most the 112 of the smallest call.
         told = hosts["prediction"]["network_bytes_per_step"]
         self.assertAlmostEqual(told["measured"], told["predicted"], delta=112)
-
-    def test_states_are_cut_within_a_host_and_kept_alike_on_all(self):
-        job = [HANJI, "train", "--seed", 3, *NANO, "--set", "train.global_batch=12", "--set",
-               "comm.bucket_bytes=65536", "--set", "train.schedule=constant", "--set",
-               "train.warmup_steps=2"]
-        cut = ["--set", "parallel.data=hsdp"]
-        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
-        for bits in ("stable", "run"):
-            of_bits = ["--set", f"train.bits={bits}"]
-            alone, out = self.folder / f"{bits}.alone", self.folder / f"{bits}.hosts"
-            done = subprocess.run(list(map(str, [*job, *of_bits, "--ranks", 4, "--steps", 6,
-                                                 "--out", alone])),
-                                  capture_output=True, text=True, timeout=TIMEOUT,
-                                  env={**os.environ, **cache})
-            self.assertEqual(done.returncode, 0, done.stderr)
-            for steps, more in ((4, [*of_bits, *cut]), (6, ["--resume"])):
-                with Network(2) as network:
-                    run = Run(HANJI, network, [2, 2], self.folder,
-                              [*job, *more, "--out", out, "--steps", steps], environment=cache)
-                    for code, output in run.wait(TIMEOUT):
-                        self.assertEqual(code, 0, output)
-            hosts, one = (json.loads((at / "summary.json").read_text()) for at in (out, alone))
-            self.assertEqual([axis["degree"] for axis in hosts["plan"]["mesh"]], [2, 2])
-            told = hosts["prediction"]
-            for name in ("network_bytes_per_step", "collectives_per_step"):
-                self.assertEqual(told[name]["measured"], told[name]["predicted"], name)
-            for name, line in told.items():
-                if name.startswith("memory."):
-                    self.assertAlmostEqual(line["measured"], line["predicted"],
-                                           delta=0.03 * line["predicted"] + 1e5, msg=name)
-            # Sums over a host, then over hosts, are the tree of four ranks on one host.
-            for name in ("params_sha256", "state_sha256", "train_loss"):
-                self.assertEqual(hosts[name], one[name], f"{bits}: {name}")
 
     def test_every_rank_goes_on_with_the_buffers_of_the_first(self):
         job = [HANJI, "train", "--seed", 3, *KERNELS, "--set", "model.preset=resnet-tiny", "--set",

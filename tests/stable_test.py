@@ -1,4 +1,8 @@
-"""`train.bits = stable` from the outside: one hash, whatever the plan."""
+"""`train.bits = stable` from the outside: one hash, whatever the plan.
+
+A process for each rank; all pairs of axes, strategies and options are rows of hanji/train/test_job_table.cpp, and the long
+matrix is `./dev check stable`.
+"""
 import json
 import unittest
 
@@ -10,49 +14,23 @@ JOB = ["--seed", 3, "--set", "train.bits=stable", "--set", "train.global_batch=1
 
 PLANS = {
     "one process": ["--ranks", 1],
-    "two, small buckets": ["--ranks", 2, "--set", "comm.bucket_bytes=4096"],
-    "three, uneven": ["--ranks", 3, "--set", "train.split=[0.5, 0.1, 0.4]"],
-    "four, a cap": ["--ranks", 4, "--set", "train.micro_batch=5"],
-    "three, by messages": ["--ranks", 3, "--set", "comm.engine=gloo"],
+    "three, uneven": ["--ranks", 3, "--set", "train.split=[0.5, 0.1, 0.4]", "--set", "comm.bucket_bytes=4096"],
+    "three, by messages": ["--ranks", 3, "--set", "comm.engine=gloo", "--set", "train.micro_batch=5"],
 }
 
-CUT = ["--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4", "--set", "model.heads=4"]
+CUT = ["--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4", "--set", "model.heads=4", "--set",
+       "model.layers=4"]
 
 CUT_PLANS = {
     "one": [1],
-    "replicas": [2],
-    "three recomputed": [3, "mesh.tp=3", "compute.recompute=true"],
-    "four by tokens": [4, "mesh.tp=4", "parallel.sequence=true"],
-    "replicas by tokens": [4, "mesh.tp=2", "parallel.sequence=true"],
-    "shards": [4, "mesh.tp=2", "parallel.data=zero3"],
-    "groups": [4, "parallel.data=hsdp", "mesh.dp=2", "mesh.fsdp=2"],
-    "tokens": [2, "mesh.cp=2"],
-    "shards of uneven tokens": [6, "mesh.cp=3", "parallel.data=zero3", "compute.recompute=true"],
-    "tokens and features": [4, "mesh.cp=2", "mesh.tp=2"],
-    "stages": [4, "mesh.pp=2", "mesh.tp=2"],
-    "stages by tokens": [8, "mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "parallel.sequence=true",
-                         "pipeline.schedule=zbv"],
-}
-
-STAGED_PLANS = {
-    "one": ["--ranks", 1],
-    "accumulation": ["--ranks", 1, "--set", "train.micro_batch=1"],
-    "replicas": ["--ranks", 3],
-    "shards": ["--ranks", 2, "--set", "parallel.data=zero3"],
-    "servers": ["--ranks", 2, "--set", "parallel.data=server"],
-    "two stages": ["--mesh", "pp=2"],
-    "split": ["--mesh", "pp=2", "--set", "pipeline.schedule=zbh1"],
-    "shards of stages": ["--ranks", 4, "--mesh", "pp=2", "--set", "parallel.data=zero3"],
-    "gathered stages": ["--ranks", 4, "--mesh", "pp=2", "--set", "parallel.data=zero3", "--set",
-                        "parallel.share_memory=false"],
-    "V": ["--mesh", "pp=3", "--set", "pipeline.schedule=zbv"],
-    "from the last grain": ["--mesh", "pp=2,dp=2", "--set", "pipeline.schedule=bfs", "--set",
-                            "pipeline.virtual_stages=2", "--set", "compute.recompute=true"],
+    "features": [3, "mesh.tp=3", "parallel.sequence=true", "compute.recompute=true"],
+    "tokens and features": [4, "mesh.cp=2", "mesh.tp=2", "parallel.data=zero3"],
+    "stages": [3, "mesh.pp=3", "pipeline.schedule=zbv"],
 }
 
 
 class Stable(CommandTest):
-    def run_job(self, out, *arguments, steps=20):
+    def run_job(self, out, *arguments, steps=5):
         self.output = self.train(out, *JOB, "--steps", steps, *arguments).stdout
         summary = self.read_json(out, "summary.json")
         losses = [line["loss"] for line in self.read_lines(out, "run.jsonl") if "loss" in line]
@@ -64,7 +42,7 @@ class Stable(CommandTest):
     def test_every_plan_gives_one_hash_and_one_curve(self):
         results = {name: self.run_job(name, *plan) for name, plan in PLANS.items()}
         one, losses = results["one process"]
-        self.assertEqual(len(losses), 20)
+        self.assertEqual(len(losses), 5)
         for name, (summary, curve) in results.items():
             self.assertEqual(summary["state_sha256"], one["state_sha256"], name)
             self.assertEqual(summary["params_sha256"], one["params_sha256"], name)
@@ -75,9 +53,8 @@ class Stable(CommandTest):
         results, samples = {}, set()
         for name, (ranks, *settings) in CUT_PLANS.items():
             mesh = [part for one in settings for part in ("--set", one)]
-            results[name] = self.run_job(name, "--ranks", ranks, *CUT, *mesh, steps=4)
-            if not name.startswith("stages"):  # which end without one
-                samples.add(self.sample())
+            results[name] = self.run_job(name, "--ranks", ranks, *CUT, *mesh, steps=3)
+            samples.add(self.sample())
         self.assertEqual(len(samples), 1, samples)
         self.assertGreater(len(samples.pop()), 200)
         one, losses = results["one"]
@@ -86,24 +63,6 @@ class Stable(CommandTest):
             self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
             self.assertEqual(curve, losses, name)
             if name == "one":
-                continue
-            for counted in ("wire_bytes_per_step", "collectives_per_step"):
-                told = summary["prediction"][counted]
-                self.assertEqual(told["measured"], told["predicted"], f"{name}: {counted}")
-
-    def test_stages_give_one_hash(self):
-        results, samples = {}, {}
-        for name, plan in STAGED_PLANS.items():
-            results[name] = self.run_job(name, *plan, "--set", "model.layers=4", steps=4)
-            samples[name] = self.sample()
-        self.assertEqual(len(set(samples.values())), 1, samples)
-        self.assertGreater(len(samples["one"]), 200)
-        one, losses = results["one"]
-        for name, (summary, curve) in results.items():
-            self.assertEqual(summary["state_sha256"], one["state_sha256"], name)
-            self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
-            self.assertEqual(curve, losses, name)
-            if name in ("one", "accumulation"):
                 continue
             for counted in ("wire_bytes_per_step", "collectives_per_step"):
                 told = summary["prediction"][counted]
@@ -120,7 +79,7 @@ class Stable(CommandTest):
         for rank, grains in enumerate((3, 10)):
             trace = json.loads((self.folder / "run" / "trace" / f"rank.{rank}.json").read_text())
             names = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
-            self.assertEqual(names.count("forward"), 20 * grains)
+            self.assertEqual(names.count("forward"), 5 * grains)
         wire = summary["prediction"]["wire_bytes_per_step"]
         self.assertEqual(wire["measured"], wire["predicted"])
         self.assertGreater(wire["predicted"], 0)
@@ -128,7 +87,7 @@ class Stable(CommandTest):
     def test_grains_of_several_samples(self):
         grain = ["--set", "train.grain=3", "--set", "train.global_batch=15"]
         hashes = {self.run_job(f"grain-{ranks}", "--ranks", ranks, *grain)[0]["state_sha256"]
-                  for ranks in (1, 2, 3)}
+                  for ranks in (1, 3)}
         self.assertEqual(len(hashes), 1)
 
 

@@ -6,16 +6,16 @@ import subprocess
 import time
 import unittest
 
-from command import HANJI, CommandTest, NANO
+from command import DOUBLE, HANJI, NANO, CommandTest
 
 JOB = [*NANO, "--seed", 3, "--set", "model.dropout=0.1",
        "--set", "train.global_batch=13", "--set", "train.clip=0.5"]
-FIVE = ["--steps", 5]
+THREE = ["--steps", 3]
 
 
 class Verify(CommandTest):
     def verify(self, out, *arguments, **keywords):
-        done = self.hanji("verify", "--out", self.folder / out, *JOB, *FIVE, *arguments, **keywords)
+        done = self.hanji("verify", "--out", self.folder / out, *JOB, *THREE, *arguments, **keywords)
         return done, (self.read_json(out, "certificate.json") if done.returncode == 0 else None)
 
     def test_a_certificate_of_three_ranks_holds_for_train_with_two(self):
@@ -23,23 +23,23 @@ class Verify(CommandTest):
         done, certificate = self.verify("verified", "--ranks", 3, *stable,
                                         "--set", "train.split=[0.5, 0.1, 0.4]")
         self.assertEqual(certificate["verdict"], "equal")
-        self.assertEqual([step["step"] for step in certificate["steps"]], list(range(6)))
+        self.assertEqual([step["step"] for step in certificate["steps"]], list(range(4)))
         self.assertTrue(all(step["equal"] for step in certificate["steps"]))
-        self.assertEqual(len({step["parameters_sha256"] for step in certificate["steps"]}), 6)
+        self.assertEqual(len({step["parameters_sha256"] for step in certificate["steps"]}), 4)
         self.assertIsNone(certificate["first_difference"])
         self.assertEqual(certificate["plan"]["ranks"], 3)
         self.assertIn(f"EQUAL: {certificate['state_sha256']}", done.stdout)
         for name in ("one_process", "rank.0", "rank.1", "rank.2"):
             seen = self.read_json("verified", "observed", f"{name}.json")
             self.assertEqual(seen["state_sha256"], certificate["state_sha256"])
-        self.hanji("train", "--out", self.folder / "run", *JOB, *FIVE, *stable, "--ranks", 2)
+        self.hanji("train", "--out", self.folder / "run", *JOB, *THREE, *stable, "--ranks", 2)
         summary = self.read_json("run", "summary.json")
         self.assertEqual(summary["state_sha256"], certificate["state_sha256"])
 
     def test_bits_run_are_verified_for_their_own_plan(self):
         _, certificate = self.verify("verified", "--ranks", 2, "--set", "train.micro_batch=4")
         self.assertEqual((certificate["verdict"], certificate["bits"]), ("equal", "run"))
-        self.hanji("train", "--out", self.folder / "run", *JOB, *FIVE, "--ranks", 2,
+        self.hanji("train", "--out", self.folder / "run", *JOB, *THREE, "--ranks", 2,
                    "--set", "train.micro_batch=4")
         summary = self.read_json("run", "summary.json")
         self.assertEqual(summary["state_sha256"], certificate["state_sha256"])
@@ -59,9 +59,6 @@ class Verify(CommandTest):
 
     def test_layers_cut_among_ranks_are_verified_in_blocks(self):
         cut = ["--ranks", 3, "--set", "model.heads=4", "--set", "mesh.tp=3"]
-        _, certificate = self.verify("cut", *cut, "--set", "train.bits=stable",
-                                     "--set", "train.cuts.features=4")
-        self.assertEqual(certificate["verdict"], "equal")
         staged = ["--mesh", "pp=2,tp=2", "--set", "parallel.sequence=true", "--set", "model.heads=4",
                   "--set", "train.cuts.tokens=2"]
         _, certificate = self.verify("staged parts", *staged, "--set", "train.bits=stable",
@@ -77,12 +74,9 @@ class Verify(CommandTest):
 
     def test_ranks_that_sum_in_another_order_are_verified_within_a_bound_in_float64(self):
         meshes = {"ring": ["--mesh", "cp=2", "--set", "parallel.context=ring"],
-                  "tensor": ["--mesh", "tp=2"],
-                  "sequence": ["--mesh", "tp=2", "--set", "parallel.sequence=true"],
-                  "staged": ["--mesh", "pp=2"],
                   "both": ["--mesh", "cp=2,tp=2", "--set", "parallel.sequence=true",
                            "--set", "model.heads=4", "--set", "parallel.context=ulysses"]}
-        job = [*NANO, "--steps", 3, "--set", "train.global_batch=4", "--set", "compute.dtype=float64"]
+        job = [*NANO, "--steps", 3, "--set", "train.global_batch=4", *DOUBLE]
         for name, mesh in meshes.items():
             done = self.hanji("verify", "--out", self.folder / name, *job, *mesh,
                               "--set", "train.epsilon=1")
