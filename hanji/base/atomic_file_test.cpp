@@ -2,12 +2,52 @@
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <functional>
+#include <utility>
 
 #include "hanji/base/file.h"
 #include "hanji/test/temporary_folder.h"
 
 namespace hanji::base {
 namespace {
+
+/// What each fsync of this program is shown to first.
+std::function<void(int)>& on_fsync() {
+  static std::function<void(int)> visit;
+  return visit;
+}
+
+/// Each fsync that `work` makes: whether of a folder, and whether `path` was there.
+std::vector<std::pair<bool, bool>> fsyncs_of(const std::filesystem::path& path,
+                                             const std::function<void()>& work) {
+  std::vector<std::pair<bool, bool>> made;
+  on_fsync() = [&](int fd) {
+    struct stat state {};
+    ASSERT_EQ(::fstat(fd, &state), 0);
+    made.emplace_back(S_ISDIR(state.st_mode), std::filesystem::exists(path));
+  };
+  work();
+  on_fsync() = {};
+  return made;
+}
+
+}  // namespace
+}  // namespace hanji::base
+
+/// In the place of libc's.
+extern "C" int fsync(int fd) {
+  if (const auto& visit = hanji::base::on_fsync()) visit(fd);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+namespace hanji::base {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
 
 std::span<const std::byte> raw_text(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -22,6 +62,23 @@ TEST(AtomicFile, WritesAnywhereWithZerosBetween) {
   EXPECT_FALSE(std::filesystem::exists(path));
   ASSERT_TRUE(file.commit().ok());
   EXPECT_EQ(read_file(path).or_throw(), std::string("ab\0\0end", 7));
+}
+
+TEST(AtomicFile, IsOnDiskBeforeItHasItsNameAndItsFolderAfterwards) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "file";
+  EXPECT_THAT(fsyncs_of(path, [&] { ASSERT_TRUE(write_file_atomic(path, "text").ok()); }),
+              ElementsAre(Pair(false, false), Pair(true, true)));
+}
+
+TEST(RenameAndSync, PutsBothFoldersOnDiskAfterwards) {
+  const test::TemporaryFolder folder;
+  const auto from = folder.path() / "from", to = folder.path() / "to";
+  for (const auto& one : {from, to}) ASSERT_TRUE(make_directories(one).ok());
+  ASSERT_TRUE(make_directories(from / "saved").ok());
+  EXPECT_THAT(fsyncs_of(to / "saved",
+                        [&] { ASSERT_TRUE(rename_and_sync(from / "saved", to / "saved").ok()); }),
+              ElementsAre(Pair(true, true), Pair(true, true)));
 }
 
 TEST(AtomicFile, LeavesTheOldFileAndNoOtherUnlessItIsCommitted) {

@@ -107,6 +107,17 @@ TEST(Chooser, CallsThatDifferGetTheirOwnLists) {
   EXPECT_EQ(select(DType::kFloat32, 3, 8, 2)->root, 2);
 }
 
+TEST(Chooser, EveryListHasTheRootThatWasAsked) {
+  for (const Routine routine :
+       {Routine::kBroadcast, Routine::kReduce, Routine::kGather, Routine::kScatter}) {
+    for (const char* algorithm : {"flat", "direct", "staged"}) {
+      Chooser chooser(Rates{}, {{routine, algorithm}});
+      const Query query{.routine = routine, .element_bytes = 4, .ranks = 3, .count = 8, .root = 2};
+      EXPECT_EQ(chooser.select(query).in_heap->root, 2) << algorithm;
+    }
+  }
+}
+
 TEST(Chooser, UnevenSharesGetListsOfTheirOwn) {
   Chooser chooser{Rates{}};
   const auto select = [&](std::vector<int64_t> counts, Routine routine, int64_t scale) {

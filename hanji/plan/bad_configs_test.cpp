@@ -545,6 +545,11 @@ BadConfigs contradictions() {
        "[run]\nranks = 2\n[train]\nsplit = [1, 1, 1]\n",
        {},
        {"run.toml:4:1: train.split has 3 shares, but run.ranks is 2; set run.ranks = 3"}},
+      {"shares of other data coordinates",
+       "[run]\nranks = 8\n[mesh]\npp = 2\n[train]\nsplit = [1, 1, 1]\n",
+       {},
+       {"run.toml:6:1: train.split has 3 shares, but run.ranks is 8, 4 data coordinates of 2; set "
+        "run.ranks = 6"}},
       {"a share of nothing",
        "[train]\nglobal_batch = 4\nsplit = [1000, 1]\n",
        {},

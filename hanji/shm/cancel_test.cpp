@@ -47,6 +47,19 @@ TEST(CallDeadline, OfALaterCallHoldsWhileAnEarlierOneWaits) {
   });
 }
 
+TEST(CallDeadline, HasPassedForARankThatComesHalfOfItLate) {
+  run_group(2, [](Member& member) {
+    Call call = call_of(share(schedule::barrier(2)));
+    if (member.rank == 1) {
+      std::this_thread::sleep_for(1500ms);
+      (void)member.run(call);  // rank 0 has given up
+      return;
+    }
+    call.deadline = 1s;
+    EXPECT_EQ(member.run(call).code(), Code::kTimeout);
+  });
+}
+
 TEST(CallDeadline, MayBeLongerThanThatOfTheEngine) {
   EngineOptions options;
   options.deadline = 20ms;

@@ -318,6 +318,20 @@ TEST(Engine, PrivateTensorsWithoutAnotherListAreRefusedOnEveryRank) {
   });
 }
 
+TEST(Engine, ABufferThatEndsBehindTheHeapLiesOutsideOfIt) {
+  const auto direct = share(schedule::all_reduce_direct(2, 100));
+  run_group(2, [&](Member& member) {
+    const Segment& segment = *member.segment;
+    const auto room =
+        member.rank == 1 ? sizeof(float) * 99 : segment.size() - segment.heap_offset(0);
+    Call call = call_of(direct);
+    call.input = call.output = segment.data() + segment.size() - room;
+    const Status status = member.run(call);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), testing::HasSubstr("of rank 1 lie outside the heap"));
+  });
+}
+
 TEST(Engine, ElementsBeyondTwoGigabytesAreFound) {
   // Only the last 100 of 2^31 + 100 bytes are copied and backed by memory.
   constexpr int64_t kFirst = int64_t{1} << 31;
