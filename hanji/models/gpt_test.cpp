@@ -146,6 +146,25 @@ TEST(Gpt, RepeatsItsBits) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i]));
 }
 
+TEST(Gpt, BlocksDropOtherElements) {
+  for (const double dropout : {0.0, 0.5}) {
+    GptOptions options = small();
+    options.dropout = dropout;
+    GptImpl model(options);
+    const at::NoGradGuard no_grad;
+    const auto first = model.layer_parameters(1), second = model.layer_parameters(2);
+    for (size_t i = 0; i < first.size(); ++i) second[i].copy_(first[i]);
+    const auto batch = data(options, 2);
+    const layers::Flow before = {at::arange(2 * options.block * options.width, at::kDouble)
+                                     .sin()
+                                     .view({2, options.block, options.width})};
+    const layers::Flow one = model.layer(1, before, batch), two = model.layer(2, before, batch);
+    bool equal = true;
+    for (size_t i = 0; i < one.size(); ++i) equal &= at::equal(one[i], two[i]);
+    EXPECT_EQ(equal, dropout == 0);
+  }
+}
+
 /// Dropout and the copies of bf16 are made again as they were.
 TEST(Gpt, RecomputedBlocksHaveTheSameBits) {
   for (const auto dtype : {base::Precision::kFloat32, base::Precision::kBFloat16}) {

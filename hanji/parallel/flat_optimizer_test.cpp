@@ -178,6 +178,25 @@ TEST(FlatOptimizer, PartsHaveTheBitsOfTheWhole) {
   }
 }
 
+TEST(FlatOptimizer, PartsGoOnFromTheUpdatesThatWereSaved) {
+  for (const Kind& kind : element_wise()) {
+    Flat whole(torch::kFloat), parts(torch::kFloat);
+    const at::Tensor gradients = whole.gradients(1);
+    const auto cut = [&](const Flat& flat, layout::Range range) {
+      return flat.part(range, decay_matrices(.1), gradients.clone());
+    };
+    const auto of_whole = kind.make(cut(whole, whole.all()));
+    const auto of_parts = optimizer_of_parts(
+        [&](FlatPart part, const SumOverParts&) { return kind.make(std::move(part)); },
+        {cut(parts, {0, 64}), cut(parts, {64, parts.layout.count})});
+    for (FlatOptimizer* optimizer : {of_whole.get(), of_parts.get()}) {
+      optimizer->set_num_updates(7);
+      optimizer->step(.01, 1);
+    }
+    EXPECT_TRUE(at::equal(whole.values, parts.values)) << kind.name;
+  }
+}
+
 /// As of a parameter that ranks of tp share out.
 TEST(FlatOptimizer, AnElementHasTheBitsThatItHasInAShorterParameter) {
   for (const Kind& kind : element_wise()) {

@@ -1,12 +1,14 @@
 // One of the ranks that see the same samples reads them, and the others map its memory.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
 
+#include "hanji/comm/barrier.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/source.h"
 #include "hanji/plan/load_config.h"
@@ -82,6 +84,23 @@ void expect_each_once(ReadJob job) {
   job.dataset.samples = watched;
   run_job(job.plan, job.dataset);
   EXPECT_EQ(watched->num_read(), samples_of(job.plan)) << "steps, and one evaluation";
+}
+
+TEST(SharedBatches, ABatchStaysAsItIsWhileTheNextOneIsRead) {
+  test::run_ranks(2, [](world::World& world) {
+    SharedBatches shared(world.group(), {.inputs = {3}}, 2);
+    ASSERT_TRUE(shared.are_shared());
+    const std::array cuts = {layout::Range{0, 2}};
+    std::array<layers::Batch, 2> batches;
+    for (size_t turn = 0; turn < batches.size(); ++turn) {
+      const auto number = static_cast<int64_t>(turn);
+      shared.read(cuts, std::span(batches).subspan(turn, 1),
+                  [&](layout::Range, layers::Batch& batch) { batch.inputs.fill_(number); });
+      comm::barrier(world.group());
+    }
+    EXPECT_TRUE(batches[0].inputs.eq(0).all().item<bool>());
+    EXPECT_TRUE(batches[1].inputs.eq(1).all().item<bool>());
+  });
 }
 
 TEST(SharedBatches, ABatchThatIsUsedLongerThanItsReaderLendsItIsACopy) {

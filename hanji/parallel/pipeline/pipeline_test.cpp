@@ -79,13 +79,15 @@ std::string thrown(const Body& body) {
   return "nothing";
 }
 
-/// One step of a chain of a layer per rank, of 1F1B.
+/// One step of a chain of a layer per rank, whose backwards zbh1 splits.
 void run_chain(Chain& chain, const comm::Group& group, const std::vector<int64_t>& sizes,
-               const std::function<layers::Batch(int64_t)>& batch) {
+               const std::function<layers::Batch(int64_t)>& batch,
+               PipelineKind kind = PipelineKind::k1F1B) {
   const auto schedule =
-      schedule::pipeline_schedule(PipelineKind::k1F1B, {group.size(), std::ssize(sizes), 1})
-          .or_throw();
-  Pipeline pipeline(chain, one_layer_each(group.size()), group);
+      schedule::pipeline_schedule(kind, {group.size(), std::ssize(sizes), 1}).or_throw();
+  Stages stages = one_layer_each(group.size());
+  stages.splits.assign(stages.layers.size(), kind == PipelineKind::kZbH1);
+  Pipeline pipeline(chain, stages, group);
   std::map<int64_t, at::Tensor> losses;
   pipeline.run(schedule.ranks[group.rank()], sizes,
                {.forward =
@@ -98,13 +100,18 @@ void run_chain(Chain& chain, const comm::Group& group, const std::vector<int64_t
                                 bool) { pipeline.backward(action, losses[action.micro_batch]); }});
 }
 
-TEST(PipelineTest, SumsTheGradientsOfTiedWeightsOnEveryRankThatHasOne) {
+class OneChain : public testing::TestWithParam<PipelineKind> {};
+INSTANTIATE_TEST_SUITE_P(WholeAndSplit, OneChain,
+                         testing::Values(PipelineKind::k1F1B, PipelineKind::kZbH1));
+
+TEST_P(OneChain, SumsTheGradientsOfTiedWeightsOnEveryRankThatHasOne) {
   test::run_ranks(3, [](world::World& world) {
     Chain chain(3);
     const comm::Group& group = world.group();
     keep_stages_of(group.rank(), one_layer_each(3), chain);
     const TiedParameters tied(chain, one_layer_each(3), group);
-    run_chain(chain, group, {2, 3}, [](int64_t i) { return ones(2 + i); });
+    run_chain(
+        chain, group, {2, 3}, [](int64_t i) { return ones(2 + i); }, GetParam());
     const auto parameters = learning_parameters(chain);
     ASSERT_EQ(parameters.size(), 1);
     const at::Tensor gradient = parameters[0].tensor.grad();
