@@ -22,6 +22,7 @@ kills       promised times: a death named by every survivor, a stopped rank, a d
 training    a rank of `hanji train` killed and stopped in forward, a collective, the optimizer, a save
 protocol    the protocol of the flag lines in every order, the larger sizes
 steps       a rank killed, and one stopped, at every step of every routine
+mutations   faults planted in a copy of the sources, each of which a test finds (tools/mutations.py --list)
 asan        address and undefined behaviour, core floors
 asan_torch  the same above torch: comm, parallel, lens, train, checkpoint
 tsan        data races, core floors
@@ -144,6 +145,8 @@ check_steps() {
   build hanji_faults
   for ranks in 2 3 4; do build/dev/hanji/test/hanji_faults steps $ranks; done
 }
+
+check_mutations() { python3 -B tools/mutations.py; }
 
 # A finding of the undefined-behaviour sanitizer ends the test. hwloc's reader of PCI leaks some
 # hundred bytes when it is unloaded, where no suppression names it; descriptions of hosts in files
