@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "hanji/base/status.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/test_plan.h"
@@ -136,7 +137,8 @@ Result<plan::Config> config_of(const Row& row, bool as_ranks) {
   if (has_its_own_statistics(row))
     return base::unsupported("no micro-batch has the statistics of another");
   if (num_ranks(row) == 1 || num_ranks(row) > kMaxRanks) {
-    return base::unsupported(fmt::format("{} ranks; a row has 2 to {}", num_ranks(row), kMaxRanks));
+    return base::unsupported(
+        fmt::format("{}; a row has 2 to {}", base::counted(num_ranks(row), "rank"), kMaxRanks));
   }
   const plan::LoadedConfig loaded = plan::parse_config("", "row", all);
   if (!loaded.mistakes.empty()) return base::invalid_argument(loaded.mistakes[0].to_string());
