@@ -1,7 +1,9 @@
-# ./dev check [PART...]: the long checks; sourced by dev, which provides the functions used here.
+# ./dev check [PART...]: the long checks; --from PART: those from a part of the list on. Sourced by dev,
+# which provides the functions used here.
 # A part runs in a process of its own, ends at its first failure and leaves build/log/check-PART; the
 # others go on. A part that cannot run here ends by cannot_run with the reason; what of a part cannot
-# run is a line "SKIPPED what: reason" of its log.
+# run is a line "SKIPPED what: reason" of its log. build/check_seconds has of each part what it took
+# the last time, its outcome and the commit, with a + if files differed from it.
 
 list_parts() {
   cat <<'END'
@@ -32,6 +34,35 @@ END
 }
 
 core_floors="base trace topology layout schedule cost shm launch launch/control_plane plan report"
+
+last_times=build/check_seconds  # lines "PART SECONDS OUTCOME COMMIT"
+
+list_with_times() {
+  list_parts | awk -v file="$last_times" '
+    BEGIN { while ((getline <file) > 0) last[$1] = sprintf("%6d s %-8s %s", $2, $3, $4) }
+    { part = $1; sub(/^[^ ]+ +/, "")
+      printf "%-12s%-27s %s\n", part, part in last ? last[part] : "   not run in this build/", $0 }'
+}
+
+# What parts will take if they take what they took.
+expect() {  # expect PART...
+  awk -v file="$last_times" 'BEGIN {
+    while ((getline <file) > 0) last[$1] = $2
+    for (i = 1; i < ARGC; i++) if (ARGV[i] in last) { sum += last[ARGV[i]]; known++ } else rest = rest " " ARGV[i]
+    printf "expected by the last times: %d min for %d of %d parts", sum / 60 + 0.5, known, ARGC - 1
+    if (rest) printf "; not run in this build/:%s", rest }' "$@"
+}
+
+tree_name() {
+  git rev-parse --short HEAD 2>/dev/null || { printf 'unknown'; return; }
+  git diff --quiet HEAD || printf '+'
+}
+
+remember() {  # remember PART SECONDS OUTCOME COMMIT
+  local others
+  others=$(grep -v "^$1 " "$last_times" 2>/dev/null || true)
+  printf '%s\n' ${others:+"$others"} "$*" >"$last_times"
+}
 
 cannot_run() { printf 'SKIPPED: %s\n' "$*"; exit 77; }
 
@@ -178,7 +209,8 @@ check_avx2() { source tools/check_avx2.sh; }
 
 # Runs one part within its limit; its outcome and time are in `table`, what it could not run in `skips`.
 run_part() {
-  local name=$1 log=build/log/check-$1 begin=$SECONDS code=0 outcome=passed
+  local name=$1 log=build/log/check-$1 begin=$SECONDS code=0 outcome=passed seconds commit
+  commit=$(tree_name | tr -d '\n')
   timeout -k 30 4h bash "$ROOT/dev" check --part "$name" >"$log" 2>&1 </dev/null &
   part=$!
   wait "$part" || code=$?
@@ -189,21 +221,31 @@ run_part() {
     124 | 137) outcome=failed; printf 'it took longer than 4 hours\n' >>"$log" ;;
     *) outcome=failed; [ "$code" -le 128 ] || printf 'a signal ended it: %s\n' "$(kill -l "$code")" >>"$log" ;;
   esac
-  table+=("$(printf '%-12s %-8s %6d s' "$name" "$outcome" $((SECONDS - begin)))")
+  seconds=$((SECONDS - begin))
+  remember "$name" "$seconds" "$outcome" "$commit"
+  table+=("$(printf '%-12s %-8s %6d s' "$name" "$outcome" "$seconds")")
   while IFS= read -r line; do skips+=("$name: $line"); done < <(sed -n 's/^SKIPPED:\? //p' "$log")
   say "${table[-1]}"
   [ "$outcome" != failed ] || { failed+=("$name"); tail -n 40 "$log" >&2; say "all output: $log"; }
 }
 
 case ${1:-} in
-  --list | help) list_parts; exit ;;
+  --list | help) list_with_times; exit ;;
   --part) "check_$2"; exit ;;
 esac
 names=$(list_parts | cut -d' ' -f1)
+first=
+if [ "${1:-}" = --from ]; then
+  [ $# -eq 2 ] || die "--from takes one part of the check; they are:
+$(list_parts)"
+  shift
+  first=$1
+fi
 for name in "$@"; do
   grep -qx -- "$name" <<<"$names" || die "no part of the check is called $name; they are:
 $(list_parts)"
 done
+[ -z "$first" ] || set -- $(sed -n "/^$first\$/,\$p" <<<"$names")
 mkdir -p build/log
 setup
 packages_for_tests
@@ -211,6 +253,7 @@ python_check
 table=() skips=() failed=() part=
 trap '[ -z "$part" ] || kill "$part"' EXIT
 trap 'exit 130' INT TERM
+say "$(expect ${*:-$names})"
 for name in ${*:-$names}; do run_part "$name"; done
 printf '%-12s %-8s %8s\n' part result time
 printf '%s\n' "${table[@]}"
