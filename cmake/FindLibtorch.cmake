@@ -1,9 +1,15 @@
 # Finds libtorch and defines hanji::libtorch, which links its libraries directly: TorchConfig.cmake
 # of a CUDA build asks for a CUDA toolkit that running on libtorch does not need.
 #
-# Looks in HANJI_TORCH, then CMAKE_PREFIX_PATH, then the project's .venv. Sets
-# Libtorch_ROOT, Libtorch_VERSION and Libtorch_HAS_GLOO.
+# Looks in HANJI_TORCH, which must have one if it is set, then CMAKE_PREFIX_PATH, then the project's
+# .venv. Sets Libtorch_ROOT, Libtorch_VERSION and Libtorch_HAS_GLOO.
 set(_candidates ${HANJI_TORCH} $ENV{HANJI_TORCH})
+foreach(_dir IN LISTS _candidates)
+  if(NOT EXISTS ${_dir}/lib/libtorch_cpu.so OR NOT EXISTS ${_dir}/include/ATen/core/Tensor.h)
+    message(FATAL_ERROR "HANJI_TORCH is ${_dir}, which is no folder of libtorch (lib/libtorch_cpu.so and \
+include/ATen/core/Tensor.h): set it to one, or unset it to take the libtorch of .venv")
+  endif()
+endforeach()
 file(GLOB _venv ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 foreach(_prefix IN LISTS CMAKE_PREFIX_PATH)
   list(APPEND _candidates ${_prefix} ${_prefix}/../..)

@@ -1,4 +1,5 @@
-"""What the project's own tools say: the parts of ./dev check."""
+"""What the tools of the project say: parts of ./dev check, whose libtorch is built against."""
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -53,6 +54,30 @@ class Check(unittest.TestCase):
             refused = subprocess.run(["bash", ROOT / "dev", "check", *arguments], text=True, capture_output=True)
             self.assertEqual(refused.returncode, 1)
             self.assertRegex(refused.stderr, "(?s)^dev: (no part of the check is called nothing|--from takes one part).*\nfuzz ")
+
+
+class OwnTorch(unittest.TestCase):
+    def test_a_build_folder_follows_hanji_torch(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            build = folder / "build" / "dev"
+            build.mkdir(parents=True)
+            (build / "build.ninja").touch()
+            (build / "CMakeCache.txt").write_text(f"HANJI_TORCH:PATH={folder}/one\n")
+            (folder / "dependencies.conf").touch()
+            functions = (ROOT / "dev").read_text().split("\ncommand=")[0]
+            (folder / "dev").write_text(functions + '\nquietly() { echo "$@"; }\nconfigure dev\n')
+            for torch, configured in ({"HANJI_TORCH": "one"}, False), ({"HANJI_TORCH": "other"}, True), ({}, False):
+                environment = {name: value for name, value in os.environ.items() if name != "HANJI_TORCH"}
+                run = subprocess.run(["bash", "dev"], cwd=folder, env={**environment, **torch}, check=True, text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                self.assertEqual(f"-DHANJI_TORCH={folder}/other" in run.stdout, configured, torch)
+
+    def test_a_folder_without_libtorch_is_refused(self):
+        refused = subprocess.run(["cmake", f"-DHANJI_TORCH={ROOT}/docs", "-P", ROOT / "cmake" / "FindLibtorch.cmake"],
+                                 text=True, capture_output=True)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("docs, which is no folder of libtorch", " ".join(refused.stderr.split()))
 
 
 if __name__ == "__main__":
