@@ -3,8 +3,9 @@
     import torch.distributed as dist
     dist.init_process_group("hanji")      # torchrun, multiprocessing, hanji run, any init_method
 
-Importing this module registers the backend; where torch loads entry points of the group
-"torch.backends", installing it is enough. See docs/python.md of hanji for what it does.
+Importing this module registers the backend; where torch loads entry points of the groups
+"torch.distributed.backends" or "torch.backends", installing it is enough. See docs/python.md of
+hanji for what it does.
 """
 
 import atexit

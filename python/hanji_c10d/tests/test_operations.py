@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 
 import torch
@@ -17,6 +18,7 @@ from ranks import run_ranks
 
 import hanji_c10d
 
+HERE = pathlib.Path(__file__).resolve().parent
 TYPES = [torch.float, torch.double, torch.half, torch.bfloat16, torch.int8, torch.uint8,
          torch.int16, torch.int32, torch.int64]
 
@@ -207,6 +209,18 @@ def a_rank_dies(rank, size):
         torch.save(f"{time.time() - begin < 10} {error}", os.environ["HANJI_TEST_SAID"])
 
 
+def as_installed(folder):
+    """The environment of a Python that finds in `folder` what pip leaves beside an installed package."""
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
+    info = pathlib.Path(folder) / "hanji_c10d-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hanji_c10d\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()))
+    return {**os.environ, "PYTHONPATH": f"{folder}:{pathlib.Path(hanji_c10d.__file__).parent.parent}"}
+
+
 class Operations(unittest.TestCase):
     def test_reductions(self):
         results = run_ranks(reductions, 3)
@@ -285,13 +299,8 @@ class Operations(unittest.TestCase):
             self.assertRegex(torch.load(f"{folder}/said"), "True.*rank 1")
 
     def test_either_may_be_imported_first(self):
-        with tempfile.TemporaryDirectory() as folder:  # what pip leaves beside an installed package
-            info = pathlib.Path(folder) / "hanji_c10d-0.dist-info"
-            info.mkdir()
-            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hanji_c10d\nVersion: 0\n")
-            (info / "entry_points.txt").write_text("[torch.backends]\nhanji = hanji_c10d:register\n")
-            package = pathlib.Path(hanji_c10d.__file__).parent.parent
-            environment = {**os.environ, "PYTHONPATH": f"{folder}:{package}"}
+        with tempfile.TemporaryDirectory() as folder:
+            environment = as_installed(folder)
             for order in ("hanji_c10d, torch", "torch, hanji_c10d"):
                 run = subprocess.run(
                     [sys.executable, "-B", "-c", f"import {order}; import torch.distributed as dist; "
@@ -299,11 +308,24 @@ class Operations(unittest.TestCase):
                     capture_output=True, text=True, timeout=120, env=environment)
                 self.assertEqual((run.stdout, run.returncode), ("['cpu']\n", 0), run.stderr)
 
+    def test_a_group_needs_no_import(self):
+        body = ("import sys, torch, torch.distributed as dist; print('hanji_c10d' in sys.modules); "
+                "dist.init_process_group('hanji', store=dist.HashStore(), rank=0, world_size=1); "
+                "dist.barrier(); print(dist.get_backend())")
+        loads = {"1": True}  # TORCH_DEVICE_BACKEND_AUTOLOAD: whether `import torch` loads the backend
+        if hasattr(dist.Backend, "_ensure_backend_registered"):  # it is loaded when it is asked for
+            loads["0"] = False
+        with tempfile.TemporaryDirectory() as folder:
+            environment = as_installed(folder)
+            for autoload, loaded in loads.items():
+                run = subprocess.run([sys.executable, "-B", "-c", body], capture_output=True, text=True, timeout=120,
+                                     env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload})
+                self.assertEqual((run.stdout, run.returncode), (f"{loaded}\nhanji\n", 0), run.stderr)
+
     def test_torchrun(self):
-        here = pathlib.Path(__file__).resolve().parent
         run = subprocess.run(
             [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-             str(here / "torchrun_rank.py")], capture_output=True, text=True, timeout=120)
+             str(HERE / "torchrun_rank.py")], capture_output=True, text=True, timeout=120)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(sorted(run.stdout.split("\n")), ["", "3.0 3.0", "3.0 3.0"])
 
