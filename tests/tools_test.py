@@ -1,7 +1,8 @@
-"""What the tools of the project say: parts of ./dev check, whose libtorch is built against."""
+"""What the tools of the project say: parts of ./dev check, whose libtorch is built against, sources that torch_versions.py checks."""
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -78,6 +79,21 @@ class OwnTorch(unittest.TestCase):
                                  text=True, capture_output=True)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("docs, which is no folder of libtorch", " ".join(refused.stderr.split()))
+
+
+class TorchVersions(unittest.TestCase):
+    def test_every_source_that_reaches_a_header_of_torch_is_named(self):
+        build = pathlib.Path(os.environ["HANJI_BINARY"]).parent.parent
+        tool = [sys.executable, "-B", ROOT / "tools" / "torch_versions.py", "--build", build]
+        sources = subprocess.run([*tool, "--list"], check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines()
+        # Alone, of a group, of the command; one that reads torch by a header of ours alone.
+        for one in ("comm/mpi/available.cpp", "models/gpt.cpp", "cli/bench/calls.cpp", "train/check_job.cpp"):
+            self.assertIn(f"hanji/{one}", sources)
+        self.assertGreater(len(sources), 200)
+        self.assertEqual([], [one for one in sources if "/generated/" in one or one.endswith("_test.cpp")])
+        refused = subprocess.run([*tool, ROOT / "docs"], text=True, capture_output=True)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("docs is no folder of libtorch", refused.stderr)
 
 
 if __name__ == "__main__":
