@@ -92,13 +92,16 @@ class KilledForMemory(TrainTest):
         self.check_nothing_runs()
         self.check_bits()
 
+    def process(self):
+        """Bytes of a process that loads this libtorch: private ones, and those of pages of its files."""
+        return json.loads(self.hanji("plan", "--json", *self.job).stdout)["process"]
+
     def test_a_job_of_which_a_cgroup_cannot_hold_the_processes_is_refused_before_any_rank(self):
-        planned = json.loads(self.hanji("plan", "--json", *self.job).stdout)
-        process = planned["process"]["private_bytes"]
-        self.assertGreater(process, 16 << 20)
+        process = self.process()
+        self.assertGreater(process["private_bytes"], 16 << 20)
         # What the launcher needs itself, and half of what two ranks do; pages of files may be counted elsewhere.
         with MemoryGroup() as group:
-            group.set_limit(2 * process + planned["process"]["library_bytes"])
+            group.set_limit(2 * process["private_bytes"] + process["library_bytes"])
             done = subprocess.run(
                 group.with_all(HANJI, "train", *self.job, "--out", "run", "--steps", 2),
                 text=True, capture_output=True, timeout=60, cwd=self.folder, env=self.environment())
@@ -110,8 +113,10 @@ class KilledForMemory(TrainTest):
 
     def test_the_cgroup_of_a_whole_job_tells_its_count_and_its_limit(self):
         grows = 'test $RANK = 0 && exec sleep 60; exec "$0" -c "all = b\'x\' * (4 << 30)"'
+        # MiB: when they are full, the rank is larger than the launcher, or the kernel would end the latter.
+        limit = 2 * sum(self.process().values()) // 2**20 + 100
         with MemoryGroup() as group:
-            group.set_limit(300 << 20)
+            group.set_limit(limit << 20)
             done = subprocess.run(
                 group.with_all(HANJI, "run", "--ranks", 2, "sh", "-c", grows, sys.executable),
                 text=True, capture_output=True, timeout=60, cwd=self.folder,
@@ -121,7 +126,7 @@ class KilledForMemory(TrainTest):
             done.stderr.rstrip().split("\n")[-1],
             r"cause: rank 1 \(.*out_of_memory: the kernel's OOM killer ended a process of this "
             rf"process's cgroup \({re.escape(str(group.folder / group.events))}: "
-            r"oom_kill 0 -> 1, limit 300 MiB\); the rank's peak was")
+            rf"oom_kill 0 -> 1, limit {limit} MiB\); the rank's peak was")
 
 
 if __name__ == "__main__":
