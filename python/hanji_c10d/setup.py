@@ -24,7 +24,7 @@ def torch_folder():
         if os.path.exists(os.path.join(folder, "lib", "libtorch_python.so")):
             return folder
     sys.exit("hanji_c10d: no torch here (looked in " + ", ".join(folders) + "): install it first, "
-             "e.g. pip install torch==2.13.0, or set HANJI_TORCH to its folder")
+             "pip install torch, or set HANJI_TORCH to its folder")
 
 
 class CMakeBuild(build_ext):
