@@ -194,6 +194,8 @@ class Collectives(CommandTest):
             done = self.hanji(*arguments, expect=2)
             self.assertEqual(done.stdout, "")
             self.assertIn(words, done.stderr)
+        # Refused before a cost is fitted: the only ones are those of 2 ranks.
+        self.assertEqual([file.name for file in self.costs.parent.glob("costs-*")], [self.costs.name])
 
     def test_every_wrong_number_of_what_is_explained_is_named(self):
         for arguments, words in (

@@ -6,7 +6,6 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
-#include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
@@ -37,10 +36,8 @@ report::CollectiveCost price(const CollectiveOptions& options, const cost::Quest
     throw Error(base::invalid_argument(
         "--latency and --reduce describe a network; add --bandwidth, such as 1GB/s"));
   }
-  HostRates known;
-  if (question.ranks <= base::kMaxRanksPerHost) {
-    known = host_rates(topology::read_machine().or_throw(), question.ranks);
-  }
+  base::throw_if_error(report::check_in_memory(question));
+  const HostRates known = host_rates(topology::read_machine().or_throw(), question.ranks);
   source = known.source;
   return report::cost_in_memory(question, known.rates).or_throw();
 }

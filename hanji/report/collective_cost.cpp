@@ -103,7 +103,7 @@ Result<CollectiveCost> cost_on_network(const cost::Question& question) {
   return result;
 }
 
-Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates) {
+Status check_in_memory(const cost::Question& question) {
   if (schedule::message_algorithms(question.routine).empty()) {
     return base::unsupported(fmt::format("{} is not priced by size", name_of(question.routine)));
   }
@@ -114,6 +114,11 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
         base::counted(question.ranks, "rank"), base::format_bytes(question.bytes),
         base::counted(base::kMaxRanksPerHost, "rank"), base::format_bytes(kMaxBytesInMemory)));
   }
+  return {};
+}
+
+Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates) {
+  HANJI_RETURN_IF_ERROR(check_in_memory(question));
   CollectiveCost result{question.routine,
                         question.bytes,
                         question.ranks,

@@ -58,9 +58,13 @@ inline constexpr double kExampleLatency = 1e-3;
 /// By simulation of all algorithms that send messages. Errors: as cost::answers().
 Result<CollectiveCost> cost_on_network(const cost::Question& question);
 
-/// By the prices of the lists for ranks that share memory. Elements are floats.
+/// Refuses what cost_in_memory() would, before rates are measured for it.
 /// Errors  unsupported for a routine without algorithms of messages, such as barrier;
 ///         invalid_argument for more bytes than the constant above says, or more ranks than a host has.
+Status check_in_memory(const cost::Question& question);
+
+/// By the prices of the lists for ranks that share memory. Elements are floats.
+/// Errors  as check_in_memory().
 Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates);
 
 /// "chain, 50 segments".
