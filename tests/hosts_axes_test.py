@@ -11,7 +11,7 @@ from hosts_test import HANJI
 
 TRAIN = [HANJI, "train", "--seed", 3, *CONSTANT, "--set", "comm.bucket_bytes=65536"]
 GPT = [*TRAIN, *NANO, "--set", "model.heads=4", "--set", "model.dropout=0.1"]
-PAIRS = [*TRAIN, *KERNELS, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25", "--set", "data.residues=8",
+PAIRS = [*TRAIN, *KERNELS, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25", "--set", "model.width=16", "--set", "data.residues=8",
          "--set", "data.sequences=6", "--set", "data.systems=400", "--set", "train.global_batch=4",
          "--set", "train.evaluate_batches=2"]
 CUTS = [*STABLE, "--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4"]

@@ -37,18 +37,18 @@ class Images(CommandTest):
 
     def test_it_learns_to_tell_shapes_and_colours_apart(self):
         begin = time.monotonic()
-        done = self.hanji("train", "--ranks", 2, "--steps", 100, "--out", self.folder / "run",
+        done = self.hanji("train", "--ranks", 2, "--steps", 60, "--out", self.folder / "run",
                           "--set", "model.preset=resnet-tiny", "--set", "data.images=generated",
                           "--set", "train.evaluate_every=0", timeout=500)
-        print(f"100 steps of 64 images: {time.monotonic() - begin:.1f} s ", end="", flush=True)
+        print(f"60 steps of 64 images: {time.monotonic() - begin:.1f} s ", end="", flush=True)
         summary = self.read_json("run", "summary.json")
-        self.assertGreater(summary["validation_accuracy"], 0.9)
+        self.assertGreater(summary["validation_accuracy"], 0.75)
         for rates in (summary, summary["prediction"], self.read_lines("run", "run.jsonl")[0]):
             self.assertIn("images_per_second", rates)
             self.assertNotIn("tokens_per_second", rates)
         self.assertIn("images/s", done.stdout)
         told = f"accuracy {summary['validation_accuracy']:.4f}"
-        self.assertRegex(done.stdout, rf"step 100  validation loss \S+ nats  {told}\n")
+        self.assertRegex(done.stdout, rf"step 60  validation loss \S+ nats  {told}\n")
         self.assertIn(f"nats per image, {told}", done.stdout)
         last = self.read_lines("run", "run.jsonl")[-1]
         self.assertEqual(last["validation_accuracy"], summary["validation_accuracy"])

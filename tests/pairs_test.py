@@ -32,7 +32,7 @@ class Pairs(CommandTest):
 
     def test_it_learns_paths_better_than_by_the_edge_alone(self):
         done = self.hanji("train", "--ranks", 2, "--steps", 120, "--out", self.folder / "run",
-                          "--set", "model.preset=pairmixer", "--set", "model.layers=2",
+                          "--set", "model.preset=pairmixer", "--set", "model.width=32",
                           "--set", "model.width=16", "--set", "data.residues=8",
                           "--set", "train.evaluate_every=0",
                           "--set", "train.learning_rate=5e-3", timeout=500)
@@ -55,7 +55,7 @@ class Pairs(CommandTest):
     def test_it_completes_distances_beyond_the_triangle_inequality(self):
         done = self.hanji("train", "--ranks", 2, "--steps", 150, "--out", self.folder / "run",
                           "--set", "model.preset=pairmixer", "--set", "data.pairs=distances",
-                          "--set", "model.layers=2", "--set", "model.width=16",
+                          "--set", "model.layers=2", "--set", "model.width=32",
                           "--set", "data.residues=8", "--set", "train.evaluate_every=0",
                           "--set", "train.warmup_steps=0", "--set", "train.learning_rate=5e-3", timeout=500)
         summary = self.read_json("run", "summary.json")

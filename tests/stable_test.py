@@ -18,14 +18,12 @@ PLANS = {
     "three, by messages": ["--ranks", 3, "--set", "comm.engine=gloo", "--set", "train.micro_batch=5"],
 }
 
-CUT = ["--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4", "--set", "model.heads=4", "--set",
-       "model.layers=4"]
+CUT = ["--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4", "--set", "model.heads=4"]
 
 CUT_PLANS = {
     "one": [1],
     "features": [3, "mesh.tp=3", "parallel.sequence=true", "compute.recompute=true"],
     "tokens and features": [4, "mesh.cp=2", "mesh.tp=2", "parallel.data=zero3"],
-    "stages": [3, "mesh.pp=3", "pipeline.schedule=zbv"],
 }
 
 
