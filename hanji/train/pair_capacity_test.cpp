@@ -64,8 +64,10 @@ TEST(PairCapacity, InBlocksOfRowsInChunksAndInBFloat16Too) {
   config.compute.dtype = plan::Precision::kBFloat16;
   expect_counted_as_it_runs(config, "bf16");
   config = pairs_of(1, TriangleWay::kChannels, false);
+  const int64_t whole = plan::activation_bytes(count_pair_facts(config, 2), 2);
   config.model.chunk_bytes = int64_t{100} << 10;
   expect_counted_as_it_runs(config, "chunks");
+  EXPECT_LT(plan::activation_bytes(count_pair_facts(config, 2), 2), 0.85 * whole);
   config = pairs_of(2, TriangleWay::kChannels, false);
   config.train.bits = plan::Bits::kStable;
   config.train.cuts.tokens = 3;
