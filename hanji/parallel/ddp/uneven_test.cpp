@@ -5,6 +5,9 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
+#include <chrono>
+#include <thread>
+
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/ddp/sync_batch_norm.h"
 #include "hanji/test/run_ranks.h"
@@ -114,6 +117,24 @@ TEST(StaticOrder, SavesTheCallThatTellsWhatIsUsed) {
     }
     const uint64_t buckets = replicas.buckets().buckets.size();
     EXPECT_THAT(calls, testing::ElementsAre(buckets + 1, buckets, buckets));
+  });
+}
+
+TEST(StaticOrder, WaitsForTheSumsOfARankThatIsLate) {
+  run_ranks(2, [](world::World& world) {
+    Line net;
+    auto replicas =
+        data_parallel(net, world.group(), {.average = Average::kSum, .static_order = true});
+    for (int step = 0; step < 2; ++step) {
+      net.zero_grad();
+      if (step == 1 && world.rank() == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      net.sum_of_losses(2 * world.rank(), 2 * world.rank() + 2).backward();
+    }
+    Line whole;
+    whole.sum_of_losses(0, 4).backward();
+    // Two terms of four in another order.
+    EXPECT_TRUE(at::allclose(net.weight.grad(), whole.weight.grad(), 0, 1e-15));
   });
 }
 
