@@ -129,23 +129,6 @@ class JobTableRow : public testing::TestWithParam<Row> {
   std::vector<int64_t> staging_;
 };
 
-void expect_trained_alike(const std::vector<JobRun>& runs, const JobRun& alone, double difference) {
-  std::set<std::string> learned;
-  for (const JobRun& run : runs) {
-    EXPECT_THAT(apart(run, alone, difference), testing::IsEmpty());
-    ASSERT_EQ(run.losses.size(), alone.losses.size());
-    for (size_t i = 0; i < alone.losses.size(); ++i) {
-      EXPECT_NEAR(run.losses[i], alone.losses[i], difference * alone.losses[i]) << i;
-    }
-    for (size_t i = 0; i < alone.norms.size(); ++i) {
-      EXPECT_NEAR(run.norms[i], alone.norms[i], difference * alone.norms[i]) << i;
-    }
-    for (const auto& [name, value] : run.parameters) learned.insert(name);
-  }
-  if (learned.empty()) return;  // in shards over hosts
-  EXPECT_EQ(learned.size(), alone.parameters.size()) << "parameters that no rank has";
-}
-
 void expect_planned(const std::vector<JobRun>& runs, const PlannedRow& row) {
   int64_t wire_bytes = 0, network_bytes = 0;
   for (const JobRun& run : runs) {

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <set>
-
 #include "hanji/plan/schema.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/test_job_run.h"
@@ -108,19 +106,6 @@ Plans plans_of(const MeshJob& job, plan::PlanInputs inputs) {
   return plans;
 }
 
-void expect_alike(const std::vector<JobRun>& runs, const JobRun& alone, double difference) {
-  std::set<std::string> learned;
-  for (const JobRun& run : runs) {
-    EXPECT_THAT(apart(run, alone, difference), testing::IsEmpty());
-    ASSERT_EQ(run.losses.size(), alone.losses.size());
-    for (size_t i = 0; i < alone.losses.size(); ++i) {
-      EXPECT_NEAR(run.losses[i], alone.losses[i], difference * alone.losses[i]) << i;
-    }
-    for (const auto& [name, value] : run.parameters) learned.insert(name);
-  }
-  EXPECT_EQ(learned.size(), alone.parameters.size()) << "parameters that no rank has";
-}
-
 class Meshes : public testing::TestWithParam<MeshJob> {};
 
 TEST_P(Meshes, TrainAsOneProcessDoesInFloat64) {
@@ -129,7 +114,7 @@ TEST_P(Meshes, TrainAsOneProcessDoesInFloat64) {
   const Plans plans = plans_of(GetParam(), inputs);
   const Tampering descent{.before_update = [](Job& one) { descend(one); }};
   const JobRun alone = run_job(plans.alone, tokens(), descent)[0];
-  expect_alike(run_job(plans.ranks, tokens(), descent), alone, kSgdDifference);
+  expect_trained_alike(run_job(plans.ranks, tokens(), descent), alone, kSgdDifference);
 }
 
 TEST_P(Meshes, HaveTheBitsOfOneProcessInStable) {
@@ -142,7 +127,7 @@ TEST_P(Meshes, HaveTheBitsOfOneProcessInStable) {
   const Plans plans = plans_of(GetParam(), inputs);
   const JobRun alone = run_job(plans.alone, tokens())[0];
   const std::vector<JobRun> runs = run_job(plans.ranks, tokens());
-  expect_alike(runs, alone, 0);
+  expect_trained_alike(runs, alone, 0);
   int64_t wire_bytes = 0;
   for (const JobRun& run : runs) wire_bytes += run.wire_bytes;
   EXPECT_EQ(runs[0].collectives, plans.ranks.predicted.collectives_per_step);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <functional>
@@ -138,6 +139,26 @@ inline std::set<std::string> apart(const JobRun& found, const JobRun& whole,
     if (!((value - part).abs().max().item<double>() <= most)) names.insert(name);
   }
   return names;
+}
+
+/// Ranks have the losses, norms and parts of the parameters of one process; together all of them, unless they lie in
+/// shards over hosts.
+inline void expect_trained_alike(const std::vector<JobRun>& runs, const JobRun& alone,
+                                 double difference) {
+  std::set<std::string> learned;
+  for (const JobRun& run : runs) {
+    EXPECT_THAT(apart(run, alone, difference), testing::IsEmpty());
+    ASSERT_EQ(run.losses.size(), alone.losses.size());
+    for (size_t i = 0; i < alone.losses.size(); ++i) {
+      EXPECT_NEAR(run.losses[i], alone.losses[i], difference * alone.losses[i]) << i;
+    }
+    for (size_t i = 0; i < alone.norms.size(); ++i) {
+      EXPECT_NEAR(run.norms[i], alone.norms[i], difference * alone.norms[i]) << i;
+    }
+    for (const auto& [name, value] : run.parameters) learned.insert(name);
+  }
+  if (learned.empty()) return;  // in shards over hosts
+  EXPECT_EQ(learned.size(), alone.parameters.size()) << "parameters that no rank has";
 }
 
 inline at::Tensor gradient_of(const Job& job, std::string_view name) {
