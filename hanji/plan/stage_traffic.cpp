@@ -40,11 +40,9 @@ Amount flow_of_all(const Plan& plan, Amount of_one) {
   if (config.parallel.sequence) {
     const int counted = layout::largest_part(tp, static_cast<int>(config.train.cuts.features));
     const OwnTokens here = own_tokens(own, counted, tp, blocks);
-    return {of_one.fixed / here.blocks * here.all_blocks, of_one.per_sample / here.tokens * tokens};
+    return {of_one.fixed / here.blocks * here.all_blocks, of_one.per_sample * tokens / here.tokens};
   }
-  if (own == tokens)
-    return {tp * of_one.fixed, tp * of_one.per_sample};  // not all flows divide by tokens
-  return {tp * of_one.fixed, tp * (of_one.per_sample / own * tokens)};
+  return {tp * of_one.fixed, tp * (of_one.per_sample * tokens / own)};
 }
 
 /// What a stage returns.
