@@ -4,7 +4,7 @@ import struct
 import time
 import unittest
 
-from command import CONSTANT, KERNELS, MEGABYTE, STABLE, STRATEGIES, CommandTest, by
+from command import CONSTANT, KERNELS, MEGABYTE, STABLE, CommandTest, by
 
 SMALL = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8",
          "--set", "data.image_size=16", "--set", "data.image_count=2000",

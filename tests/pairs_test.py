@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from command import CONSTANT, DOUBLE, HANJI, KERNELS, MEGABYTE, STABLE, CommandTest, by
+from command import DOUBLE, HANJI, KERNELS, MEGABYTE, STABLE, CommandTest, by
 
 SMALL = ["--seed", 5, *KERNELS, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25",
          "--set", "data.residues=8", "--set", "data.sequences=6", "--set", "data.systems=400",

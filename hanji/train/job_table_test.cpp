@@ -113,6 +113,7 @@ class JobTableRow : public testing::TestWithParam<Row> {
     staging_.resize(planned.ranks.ranks);
     const Tampering look{.at_end = [&](const Job& job) {
       const int rank = job.group.rank();
+      EXPECT_EQ(job.strategy->sharers() != nullptr, plan::shards_span_hosts(planned.ranks));
       for (const auto& [category, bytes] : job.group.heap().usage()) {
         if (category == "staging between hosts") staging_[rank] += bytes;
       }

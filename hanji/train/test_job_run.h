@@ -149,6 +149,7 @@ inline void expect_trained_alike(const std::vector<JobRun>& runs, const JobRun& 
   for (const JobRun& run : runs) {
     EXPECT_THAT(apart(run, alone, difference), testing::IsEmpty());
     ASSERT_EQ(run.losses.size(), alone.losses.size());
+    ASSERT_EQ(run.norms.size(), alone.norms.size());
     for (size_t i = 0; i < alone.losses.size(); ++i) {
       EXPECT_NEAR(run.losses[i], alone.losses[i], difference * alone.losses[i]) << i;
     }
