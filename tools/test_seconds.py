@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPU seconds of each test that ctest knows, and of the costliest cases within them.
 
-    tools/test_seconds.py BUILD [REGEX]     runs them, two at a time, and prints both tables; 1 if one fails
+    tools/test_seconds.py BUILD [REGEX]     runs them, two at a time, and prints both tables and what was skipped; 1 if one fails
 
 A test's seconds are those of all its processes that ended; a case's, those since the case before it. A
 hundredth of a second is below what the host counts.
@@ -13,6 +13,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+
+import skipped
 
 END = re.compile(r"^\[ +(?:OK|FAILED|SKIPPED) +\] (\S+) \(\d+ ms\)|^test_\w+ \((?:__main__\.)?([\w.]+)\)")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -35,30 +38,25 @@ class Test:
         self.passes_with = properties.get("PASS_REGULAR_EXPRESSION")
         self.environment = {**os.environ, "OMP_WAIT_POLICY": "passive",
                             **dict(one.split("=", 1) for one in properties.get("ENVIRONMENT", []))}
-        self.cases, self.output, self.seconds, self.passed = [], [], 0.0, False
+        self.cases, self.output, self.skipped, self.seconds, self.passed = [], [], [], 0.0, False
 
     def run(self):
         read, write = os.pipe()
         process = subprocess.Popen(self.command, cwd=self.folder, env=self.environment, stdout=write,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         os.close(write)
-        watch = subprocess.Popen(["sleep", str(self.limit)])
-        limit = concurrent.futures.ThreadPoolExecutor(1).submit(self._end_late, watch, process.pid)
+        limit = threading.Timer(self.limit, os.killpg, (process.pid, signal.SIGKILL))
+        limit.start()
         with os.fdopen(read, errors="replace") as lines:
             self._follow(lines, process.pid)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        watch.kill()
-        limit.result()
+        limit.cancel()
         self.seconds = used.ru_utime + used.ru_stime
         text = "".join(self.output)
+        self.skipped = skipped.cases(text)
         self.passed = (re.search("|".join(self.passes_with), text) is not None if self.passes_with
                        else process.returncode in (0, self.skip_code))
-
-    @staticmethod
-    def _end_late(watch, process):
-        if watch.wait() == 0:
-            os.killpg(process, signal.SIGKILL)
 
     def _follow(self, lines, process):
         before = 0.0
@@ -89,6 +87,10 @@ def main():
     cases = [(seconds, test.name, name) for test in tests for name, seconds in test.cases]
     for seconds, test, name in sorted(cases, reverse=True)[:NUM_CASES]:
         print(f"{seconds:5.2f}  {test}  {name}")
+    print("\nSKIPPED, not counted as passed:")
+    for test in tests:
+        for what, reason in test.skipped:
+            print(f"  {test.name}: {what}: {reason}")
     return 0 if all(test.passed for test in tests) else 1
 
 
