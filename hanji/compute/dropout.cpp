@@ -5,6 +5,7 @@
 
 #include "hanji/base/random.h"
 #include "hanji/base/status.h"
+#include "hanji/compute/internal/philox_tensors.h"
 
 namespace hanji::compute {
 namespace {
@@ -40,15 +41,43 @@ Runs runs_of(const at::Tensor& x, const DropoutPart& part) {
   return {runs.count, x.size(dim) * beside, part.whole * beside, part.begin * beside};
 }
 
+uint64_t key_of(const DropoutKey& key) {
+  return base::mix(base::mix(key.seed, static_cast<uint64_t>(key.step)),
+                   static_cast<uint64_t>(key.layer));
+}
+
 }  // namespace
+
+at::Tensor internal::mask_by_operations(at::IntArrayRef sizes, double probability,
+                                        const DropoutKey& key, const at::TensorOptions& options) {
+  std::vector<int64_t> whole = sizes.vec();
+  const int64_t count = std::ssize(whole);
+  const int64_t dim = key.part.dim < 0 ? key.part.dim + count : key.part.dim;
+  if (key.part.whole > 0) {
+    runs_of(at::empty(sizes, at::TensorOptions(at::kFloat).device(at::kMeta)), key.part);
+    whole[dim] = key.part.whole;
+  }
+  const int64_t elements = c10::multiply_integers(whole.begin() + 1, whole.end());
+  const auto numbers = at::TensorOptions(at::kLong).device(options.device());
+  const at::Tensor samples = at::arange(key.first_sample, key.first_sample + sizes[0], numbers);
+  at::Tensor shaped =
+      internal::mask_of_samples(internal::mixed(key_of(key), samples), elements, probability)
+          .view(whole);
+  if (key.part.whole > 0) shaped = shaped.narrow(dim, key.part.begin, sizes[dim]).contiguous();
+  return shaped.to(options);
+}
 
 at::Tensor dropout_mask(at::IntArrayRef sizes, double probability, const DropoutKey& key,
                         const at::TensorOptions& options) {
+  const bool is_empty = c10::multiply_integers(sizes) == 0;
+  // What the host made would wait to be copied.
+  if (!is_empty && !options.device().is_cpu()) {
+    return internal::mask_by_operations(sizes, probability, key, options);
+  }
   auto mask = at::empty(sizes, at::TensorOptions(at::kFloat));
-  if (mask.numel() == 0) return mask.to(options);
+  if (is_empty) return mask.to(options);
   const Runs runs = runs_of(mask, key.part);
-  const uint64_t base_key = base::mix(base::mix(key.seed, static_cast<uint64_t>(key.step)),
-                                      static_cast<uint64_t>(key.layer));
+  const uint64_t base_key = key_of(key);
   float* out = mask.data_ptr<float>();
   for (int64_t b = 0; b < sizes[0]; ++b) {
     const uint64_t sample = base::mix(base_key, static_cast<uint64_t>(key.first_sample + b));

@@ -3,9 +3,12 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <bit>
 #include <cmath>
 
+#include "hanji/base/random.h"
 #include "hanji/base/status.h"
+#include "hanji/compute/internal/philox_tensors.h"
 
 namespace hanji::compute {
 namespace {
@@ -57,6 +60,47 @@ TEST(Dropout, OfPartsIsThatOfTheWholeInBothDirections) {
       whole.sum().backward();
       parts.sum().backward();
       EXPECT_TRUE(at::equal(x.grad(), y.grad())) << type << ", along " << dim;
+    }
+  }
+}
+
+TEST(Dropout, ByOperationsOfADeviceHasTheBitsOfTheHosts) {
+  const DropoutKey keys[] = {{5, 7, 10, 2, {}},
+                             {~uint64_t{0}, 1 << 30, 3, 77, {}},
+                             {5, 7, 10, 2, {2, 3, 40}},
+                             {5, 7, 10, 2, {-2, 1, 17}}};
+  for (const DropoutKey& key : keys) {
+    for (const double probability : {0.1, 0.5, 1 - 0x1p-33}) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+        const at::TensorOptions options(type);
+        const auto expected = dropout_mask({3, 9, 33}, probability, key, options);
+        const auto found = internal::mask_by_operations({3, 9, 33}, probability, key, options);
+        EXPECT_TRUE(at::equal(expected, found)) << key.part.dim << ", " << probability;
+      }
+    }
+  }
+}
+
+TEST(Dropout, ByOperationsIsDividedWithoutATrace) {
+  constexpr int64_t kElements = (int64_t{5} << 20) + 3;  // more draws than are made at once
+  const DropoutKey key{1, 2, 3, 4, {}};
+  const auto expected = dropout_mask({2, kElements}, 0.3, key, at::TensorOptions(at::kFloat));
+  EXPECT_TRUE(at::equal(
+      expected, internal::mask_by_operations({2, kElements}, 0.3, key, expected.options())));
+}
+
+TEST(Dropout, ByOperationsDrawsTheWordsOfEveryKeyAndCounter) {
+  const uint64_t values[] = {0, 1, 0xFFFFFFFF, uint64_t{1} << 32, 0x9E3779B97F4A7C15, ~uint64_t{0}};
+  const auto number = [](uint64_t value) {
+    return at::full({1}, std::bit_cast<int64_t>(value), at::kLong);
+  };
+  for (const uint64_t key : values) {
+    for (const uint64_t counter : values) {
+      const auto expected = base::Philox::draw(key, ~counter, counter);
+      const auto found = internal::philox_words(number(key), ~counter, number(counter));
+      for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i].item<int64_t>(), expected[i]);
+      EXPECT_EQ(std::bit_cast<uint64_t>(internal::mixed(key, number(counter)).item<int64_t>()),
+                base::mix(key, counter));
     }
   }
 }
