@@ -16,7 +16,7 @@ void all_reduce_on_host(at::Tensor& values, const Group& group, const AllReduceO
     all_reduce(values, group, options, call_site).wait();
     return;
   }
-  at::Tensor there = values.to(device_of(group));
+  at::Tensor there = values.to(device_of(group), /*non_blocking=*/true);
   all_reduce(there, group, options, call_site).wait();
   values.copy_(there);
 }
@@ -27,7 +27,7 @@ void all_gather_on_host(at::Tensor& output, const at::Tensor& input, const Group
     all_gather(output, input, group, options, call_site).wait();
     return;
   }
-  const at::Tensor mine = input.to(device_of(group));
+  const at::Tensor mine = input.to(device_of(group), /*non_blocking=*/true);
   at::Tensor all = at::empty(output.sizes(), mine.options());
   all_gather(all, mine, group, options, call_site).wait();
   output.copy_(all);

@@ -10,6 +10,7 @@
 
 #include "hanji/base/random.h"
 #include "hanji/base/status.h"
+#include "hanji/models/internal/numbers.h"
 
 namespace hanji::models {
 namespace {
@@ -144,24 +145,21 @@ int64_t ModuleModel::num_statistics(layout::Range layers) const {
 }
 
 std::vector<double> ModuleModel::statistics(layout::Range layers) const {
-  std::vector<double> all;
+  std::vector<at::Tensor> all;
   for (const Buffer& one : moving_) {
-    if (one.layer < layers.begin || one.layer >= layers.end) continue;
-    const at::Tensor seen = one.seen.to(c10::kCPU, at::kDouble).contiguous();
-    const auto* values = seen.const_data_ptr<double>();
-    all.insert(all.end(), values, values + seen.numel());
+    if (layers.begin <= one.layer && one.layer < layers.end) all.push_back(one.seen);
   }
-  return all;
+  return internal::numbers_of(all);
 }
 
 void ModuleModel::update_statistics(std::span<const double> mean) {
   const at::NoGradGuard no_grad;
-  size_t next = 0;
+  if (moving_.empty()) return;
+  const at::Tensor all = internal::numbers_on(moving_.front().tensor.device(), mean);
+  int64_t next = 0;
   for (const Buffer& one : moving_) {
-    at::Tensor values = at::empty(one.tensor.sizes(), at::kDouble);
-    const auto count = static_cast<size_t>(values.numel());
-    std::ranges::copy(mean.subspan(next, count), values.mutable_data_ptr<double>());
-    next += count;
+    at::Tensor values = all.narrow(0, next, one.tensor.numel()).view_as(one.tensor);
+    next += values.numel();
     if (!one.tensor.is_floating_point()) values.round_();
     write(one.tensor, values);
   }

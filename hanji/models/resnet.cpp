@@ -12,6 +12,7 @@
 #include "hanji/base/status.h"
 #include "hanji/compute/convolution.h"
 #include "hanji/models/internal/initial.h"
+#include "hanji/models/internal/numbers.h"
 
 namespace hanji::models {
 namespace {
@@ -284,25 +285,20 @@ int64_t ResNetImpl::num_statistics(layout::Range layers) const {
 }
 
 std::vector<double> ResNetImpl::statistics(layout::Range layers) const {
-  std::vector<double> all;
+  std::vector<at::Tensor> all;
   parts_->for_each_norm(layers, [&](const BatchNorm& norm) {
-    for (const at::Tensor& seen : {norm.seen_mean, norm.seen_var}) {
-      const at::Tensor here = seen.cpu().contiguous();
-      const auto* values = here.const_data_ptr<double>();
-      all.insert(all.end(), values, values + here.numel());
-    }
+    for (const at::Tensor& seen : {norm.seen_mean, norm.seen_var}) all.push_back(seen);
   });
-  return all;
+  return internal::numbers_of(all);
 }
 
 void ResNetImpl::update_statistics(std::span<const double> mean) {
   const at::NoGradGuard no_grad;
-  size_t next = 0;
+  const at::Tensor all = internal::numbers_on(parts_->head.device(), mean);
+  int64_t next = 0;
   const auto move = [&](const at::Tensor& running) {
-    at::Tensor seen = at::empty(running.sizes(), at::kDouble);
-    std::ranges::copy(mean.subspan(next, static_cast<size_t>(seen.numel())),
-                      seen.mutable_data_ptr<double>());
-    next += static_cast<size_t>(seen.numel());
+    const at::Tensor seen = all.narrow(0, next, running.numel());
+    next += seen.numel();
     running.mul_(1 - kMomentum).add_(seen.to(running.options()), kMomentum);
   };
   parts_->for_each_norm({0, num_layers()}, [&](const BatchNorm& norm) {

@@ -1,6 +1,7 @@
 #include "hanji/parallel/grad_norm.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <c10/util/Exception.h>
@@ -82,13 +83,13 @@ void add_gradient(const at::Tensor& gradient, std::vector<double>& partial_sums)
 }
 
 double norm_on_device(const at::Tensor& flat, const layout::FlatLayout& layout) {
-  std::vector<at::Tensor> norms;
+  std::vector<at::Tensor> pieces;
   for (size_t i = 0; i < layout.offsets.size(); ++i) {
-    const at::Tensor piece = flat.narrow(0, layout.offsets[i], layout.sizes[i]);
-    norms.push_back(
-        at::linalg_vector_norm(piece, 2, at::OptionalIntArrayRef(), false, at::kDouble));
+    if (layout.sizes[i] > 0) pieces.push_back(flat.narrow(0, layout.offsets[i], layout.sizes[i]));
   }
-  if (norms.empty()) return 0;
+  if (pieces.empty()) return 0;
+  // One kernel for all: a launch for each parameter would take longer than the sums.
+  const std::vector<at::Tensor> norms = at::_foreach_norm(pieces, 2, at::kDouble);
   return at::linalg_vector_norm(at::stack(norms), 2).item<double>();
 }
 
