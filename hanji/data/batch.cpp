@@ -7,10 +7,11 @@
 namespace hanji::data {
 namespace {
 
-void reserve(at::Tensor& tensor, const std::vector<int64_t>& shape, c10::ScalarType dtype) {
-  const bool fits =
-      tensor.defined() && tensor.sizes() == at::IntArrayRef(shape) && tensor.scalar_type() == dtype;
-  if (!fits) tensor = at::empty(shape, dtype);
+void reserve(at::Tensor& tensor, const std::vector<int64_t>& shape,
+             const at::TensorOptions& options) {
+  const bool fits = tensor.defined() && tensor.sizes() == at::IntArrayRef(shape) &&
+                    tensor.dtype() == options.dtype();
+  if (!fits) tensor = at::empty(shape, options);
 }
 
 /// Fills `batch` by read(position, row).
@@ -31,9 +32,13 @@ std::vector<int64_t> shape_of_batch(int64_t size, const std::vector<int64_t>& sa
   return shape;
 }
 
-void shape_batch(const SampleShape& sample, layout::Range positions, layers::Batch& batch) {
-  reserve(batch.inputs, shape_of_batch(positions.size(), sample.inputs), sample.dtype);
-  reserve(batch.targets, shape_of_batch(positions.size(), sample.targets), sample.target_dtype);
+void shape_batch(const SampleShape& sample, layout::Range positions, layers::Batch& batch,
+                 Memory memory) {
+  const auto options = at::TensorOptions().pinned_memory(memory == Memory::kPinned);
+  reserve(batch.inputs, shape_of_batch(positions.size(), sample.inputs),
+          options.dtype(sample.dtype));
+  reserve(batch.targets, shape_of_batch(positions.size(), sample.targets),
+          options.dtype(sample.target_dtype));
   batch.num_valid = positions.size() * sample.num_targets();
   batch.positions = positions;
 }

@@ -13,9 +13,13 @@ namespace hanji::data {
 /// [size, ...one sample's]
 std::vector<int64_t> shape_of_batch(int64_t size, const std::vector<int64_t>& sample);
 
+/// Memory of the host. From pinned memory a GPU copies while the host goes on; it needs a GPU.
+enum class Memory : uint8_t { kPageable, kPinned };
+
 /// Makes `batch` one of the samples at `positions`, all of whose targets count; its tensors are used again
-/// when their shape fits, else new, and not written.
-void shape_batch(const SampleShape& sample, layout::Range positions, layers::Batch& batch);
+/// when their shape fits, else new, in `memory`, and not written.
+void shape_batch(const SampleShape& sample, layout::Range positions, layers::Batch& batch,
+                 Memory memory = Memory::kPageable);
 
 /// Fills `batch` with the training samples at `positions` of the global batch of `step`.
 ///

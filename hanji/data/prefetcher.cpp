@@ -46,6 +46,7 @@ struct Prefetcher::State {
   const Loader loader;
   const int64_t end_step;
   const int64_t claim_rows;
+  Memory memory = Memory::kPageable;
 
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -68,7 +69,9 @@ struct Prefetcher::State {
     ReadStep& one = place_of(step);
     const auto& cuts = loader.micro_batches();
     one.batches.resize(cuts.size());
-    for (size_t i = 0; i < cuts.size(); ++i) shape_batch(source.shape(), cuts[i], one.batches[i]);
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      shape_batch(source.shape(), cuts[i], one.batches[i], memory);
+    }
     one.step = step;
     one.samples = loader.at(step, loader.options().share);
     one.num_rows = loader.options().share.size();
@@ -167,6 +170,8 @@ Prefetcher::Prefetcher(const Source& source, const Loader& loader, int num_threa
 Prefetcher::~Prefetcher() {
   for (std::jthread& one : state_->threads) one.request_stop();
 }
+
+void Prefetcher::use_memory(Memory memory) { state_->memory = memory; }
 
 const layers::Batch& Prefetcher::read(int64_t step, layout::Range positions) {
   State& s = *state_;

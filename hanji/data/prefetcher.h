@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "hanji/data/batch.h"
 #include "hanji/data/loader.h"
 #include "hanji/data/source.h"
 #include "hanji/layers/batch.h"
@@ -31,6 +32,9 @@ class Prefetcher {
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// Reads into such memory. Order: before the first read().
+  void use_memory(Memory memory);
 
   /// The micro-batch at `positions`, one of loader.micro_batches(), of `step` < end_step. Its tensors
   /// are valid until the next step's is asked. Steps that follow each other are read ahead.

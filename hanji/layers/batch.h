@@ -29,8 +29,11 @@ struct Batch {
   Counters counters = {};
 
   int64_t size() const { return positions.size(); }
-  Batch to(c10::Device device) const {
-    return {inputs.to(device), targets.to(device), positions, num_valid, counters};
+  /// The same on `device`; itself if it is there. Without blocking, the host goes on beside a copy from
+  /// pinned memory.
+  Batch to(c10::Device device, bool non_blocking = false) const {
+    return {inputs.to(device, non_blocking), targets.to(device, non_blocking), positions, num_valid,
+            counters};
   }
 };
 

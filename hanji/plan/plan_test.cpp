@@ -86,6 +86,12 @@ TEST(MakePlanForGpus, MemoryIsThatOfAGpuAndNotOfTheHost) {
   EXPECT_EQ(made(inputs).micro_batch, roomy);
 }
 
+TEST(MakePlanForGpus, TheBatchesOfTwoStepsLieOnEach) {
+  const Plan plan = made(three_gpus());
+  EXPECT_EQ(line_bytes(plan.memory, "batches"), 2 * line_bytes(plan.memory, "data"));
+  EXPECT_EQ(line_bytes(made(two_cores()).memory, "batches"), 0);
+}
+
 TEST(MakePlan, NothingInItsConfigIsAuto) {
   const Config c = made(two_cores()).config;
   EXPECT_EQ(c.run.ranks, 2);

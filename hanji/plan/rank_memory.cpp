@@ -293,6 +293,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     lines.push_back({"staging between hosts", staging});
   }
   lines.push_back({"data", data_bytes(plan, micro_batch, part)});
+  if (config.compute.device == Device::kCuda) {  // those of the next step are copied meanwhile
+    lines.push_back({"batches", 2 * part.samples * plan.model.sample_bytes});
+  }
   if (model.buffer_bytes > 0) lines.push_back({"buffers", model.buffer_bytes});
   return lines;
 }

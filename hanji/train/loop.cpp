@@ -14,6 +14,7 @@
 #include "hanji/data/prefetcher.h"
 #include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
+#include "hanji/train/device_batches.h"
 #include "hanji/train/evaluate.h"
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/shared_batches.h"
@@ -53,6 +54,7 @@ class Loop {
     outcome_.steps_done = inputs.first_step;
     outcome_.seconds.reserve(config().steps - inputs.first_step);
     batches_.resize(loader_.micro_batches().size());
+    if (!job.device.is_cpu()) on_device_.emplace(job.device);
     base::throw_if_error(schedule::check(actions_));
     if (inputs.dataset.cache) start_cache(*inputs.dataset.cache);
   }
@@ -76,6 +78,7 @@ class Loop {
     }
     if (inputs_.log) inputs_.log->flush();
     outcome_.data_bytes = data_bytes() + cached_bytes();
+    if (on_device_) outcome_.batch_bytes = 2 * on_device_->bytes_of_step();
     return std::move(outcome_);
   }
 
@@ -127,6 +130,28 @@ class Loop {
     if (inputs_.dataset.cache) inputs_.dataset.cache->finish_step(step);
   }
 
+  /// The batches of a step where they are computed with; the first one's wait for their copies.
+  std::vector<layers::Batch> batches_of(int64_t step, StepSeconds& seconds) {
+    if (on_device_ && on_device_->has_begun()) return on_device_->take();
+    const int64_t start_ns = base::now_ns();
+    read(step);
+    seconds.data = seconds_since(start_ns);
+    if (!on_device_) return batches_;
+    on_device_->begin(batches_);
+    return on_device_->take();
+  }
+
+  /// Reads and copies what the next step needs. The device waits for it only if it has nothing else to do.
+  void read_ahead(int64_t step, StepSeconds& seconds) {
+    if (!on_device_ || step == config().steps) return;
+    on_device_->mark();
+    const int64_t start_ns = base::now_ns();
+    on_device_->wait_copied();
+    read(step);
+    if (on_device_->is_idle()) seconds.data += seconds_since(start_ns);
+    on_device_->begin(batches_);
+  }
+
   /// Of the samples that the threads of this rank have read since the last step; none: they have read none.
   std::optional<double> seconds_of_a_sample() {
     if (prefetcher_) read_ = prefetcher_->reading_time();
@@ -141,8 +166,10 @@ class Loop {
     const data::Source& samples = *inputs_.dataset.samples;
     const plan::DataConfig& reading = inputs_.plan.config.data;
     const auto workers = static_cast<int>(reading.workers);
+    const data::Memory memory = on_device_ ? data::Memory::kPinned : data::Memory::kPageable;
     if (workers == 0) {
       const int64_t begun = base::now_ns();
+      data::shape_batch(samples.shape(), positions, batch, memory);
       data::read_batch(samples, loader_, step, positions, batch);
       read_.samples += positions.size();
       read_.seconds += static_cast<double>(base::now_ns() - begun) * 1e-9;
@@ -150,6 +177,7 @@ class Loop {
     }
     if (!prefetcher_) {
       prefetcher_.emplace(samples, loader_, workers, config().steps, reading.prefetch);
+      prefetcher_->use_memory(memory);
     }
     shared_.hand_over(prefetcher_->read(step, positions), batch);
   }
@@ -179,16 +207,16 @@ class Loop {
     StepResult result;
     {
       const trace::Span span(recorder, "step", trace::Category::kStep);
-      read(number);
-      seconds.data = seconds_since(start_ns);
+      const std::vector<layers::Batch> batches = batches_of(number, seconds);
       seconds.sample = seconds_of_a_sample();
       result = inputs_.step(job_, config(),
                             {.number = number,
-                             .micro_batches = batches_,
+                             .micro_batches = batches,
                              .actions = actions_,
                              .memory = inputs_.memory,
                              .learning_rate = learning_rate(config(), number),
                              .before_update = inputs_.before_update,
+                             .meanwhile = [&] { read_ahead(number + 1, seconds); },
                              .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);
@@ -315,6 +343,7 @@ class Loop {
   SharedBatches shared_;
   schedule::ActionList actions_;
   std::vector<layers::Batch> batches_;
+  std::optional<DeviceBatches> on_device_;
   at::Tensor pages_;  // of the cache
   bool reads_pages_ = false;
   std::optional<data::Prefetcher> prefetcher_;

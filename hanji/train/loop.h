@@ -50,7 +50,8 @@ struct LoopOutcome {
   int64_t wire_bytes_per_step = 0;     ///< Of this rank, the minimum over steps.
   int64_t network_bytes_per_step = 0;  ///< The same, by messages.
   int64_t collectives_per_step = 0;    ///< Of this rank.
-  int64_t data_bytes = 0;              ///< Of this rank's inputs and targets of a step.
+  int64_t data_bytes = 0;              ///< Of this rank's inputs and targets of a step,
+  int64_t batch_bytes = 0;             ///< and of those of two steps on its GPU, if it has one.
   std::vector<StepSeconds> seconds;
 };
 

@@ -357,6 +357,7 @@ class RankRun {
       lines.push_back({"workspace", memory_.largest_pass().workspace});
     }
     if (outcome.data_bytes > 0) lines.push_back({"data", outcome.data_bytes});
+    if (outcome.batch_bytes > 0) lines.push_back({"batches", outcome.batch_bytes});
     if (const int64_t bytes = buffer_bytes(*job.model)) lines.push_back({"buffers", bytes});
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
     for (const auto& [category, bytes] : comm::peak_usage(world_.heap())) {

@@ -1,6 +1,7 @@
 #include "hanji/train/step.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -120,6 +121,7 @@ class StepWalk {
          .backward = [&](const Action& action, bool is_last) { backward(action, is_last); },
          .unshard = [&](const Action& action) { job_.strategy->unshard(layers_of(action)); },
          .reshard = [&](const Action& action) { job_.strategy->reshard(layers_of(action)); }});
+    inputs_.meanwhile();
     return totals();
   }
 
@@ -152,14 +154,15 @@ class StepWalk {
     differentiate(action, loss.sum, completes_gradients);
     inputs_.memory.end_backward();
     if (is_last_stage(action)) {
-      pass.loss_sum = loss.sum.item<double>();
+      pass.loss_sum = loss.sum.detach().reshape({});
       pass.num_targets = static_cast<double>(loss.count);
     }
     if (action.stage != first_stage_) return;
-    mine_.loss_sum += pass.loss_sum;
+    if (pass.loss_sum.defined()) losses_.push_back(pass.loss_sum);
     mine_.num_targets += pass.num_targets;
     mine_.statistics.add(std::exchange(pass, {}).statistics);
     if (by_grain()) {
+      read_losses();
       job_.totals->add(grain_of(action), std::exchange(mine_, {}).values(num_statistics()));
     }
   }
@@ -177,6 +180,13 @@ class StepWalk {
     }
   }
 
+  /// All in one read: each of a device waits for what it has to do before.
+  void read_losses() {
+    if (losses_.empty()) return;
+    const at::Tensor all = at::stack(std::exchange(losses_, {})).to(at::kCPU, at::kDouble);
+    for (int64_t i = 0; i < all.numel(); ++i) mine_.loss_sum += all.const_data_ptr<double>()[i];
+  }
+
   int64_t num_statistics() const { return job_.model->num_statistics(); }
 
   layout::Range layers_of(const Action& action) const {
@@ -191,8 +201,9 @@ class StepWalk {
     return action.stage == job_.pipeline.stages().last();
   }
 
-  Totals totals() const {
+  Totals totals() {
     std::vector<double> all;
+    read_losses();
     if (by_grain()) {
       const auto sums = job_.totals->total();
       all.assign(sums.begin(), sums.end());
@@ -206,7 +217,8 @@ class StepWalk {
   /// Of a micro-batch between its first forward on this rank and its last backward.
   struct UnderWay {
     layers::LossSum loss;
-    double loss_sum = 0, num_targets = 0;
+    at::Tensor loss_sum = {};
+    double num_targets = 0;
     StatisticsSum statistics;
   };
 
@@ -214,8 +226,9 @@ class StepWalk {
   const plan::TrainConfig& train_;
   const StepInputs& inputs_;
   std::vector<UnderWay> under_way_;
-  int64_t num_under_way_ = 0;  ///< In all stages.
-  int first_stage_ = 0;        ///< Of this rank, whose backward is a micro-batch's last.
+  int64_t num_under_way_ = 0;       ///< In all stages.
+  std::vector<at::Tensor> losses_;  ///< That were not read yet.
+  int first_stage_ = 0;             ///< Of this rank, whose backward is a micro-batch's last.
   Totals mine_;
 };
 

@@ -18,6 +18,8 @@ struct StepInputs {
   PrivateMemory& memory;                         ///< Records every pass.
   double learning_rate = 0;
   const std::function<void()>& before_update;  ///< Called before parameters change.
+  /// Called while a GPU computes what was launched of the passes, before the host waits for their results.
+  std::function<void()> meanwhile = [] {};
   int stop_signal =
       0;  ///< A signal that this rank received, or 0; this step shares it with all ranks.
 };
