@@ -1,11 +1,22 @@
 #include "hanji/parallel/without_memory.h"
 
 #include <ATen/ops/empty.h>
+#include <torch/version.h>
 
 #include <utility>
 
 namespace hanji::parallel {
 namespace {
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+// No function of this libtorch resets the flag. An explicit instantiation may name a private member.
+bool c10::StorageImpl::*access_throws();
+template <bool c10::StorageImpl::*kFlag>
+struct AccessThrows {
+  friend bool c10::StorageImpl::*access_throws() { return kFlag; }
+};
+template struct AccessThrows<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
+#endif
 
 c10::StorageImpl& storage_impl(const at::Tensor& tensor) {
   return *tensor.storage().unsafeGetStorageImpl();
@@ -33,9 +44,17 @@ bool is_without_memory(const at::Tensor& tensor) {
   return storage.nbytes() > 0 && storage._mutable_data_ptr_no_checks().get() == nullptr;
 }
 
+void allow_access(c10::StorageImpl& storage) {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+  storage.*access_throws() = false;
+#else
+  storage.clear_data_ptr_access_error_msg_();
+#endif
+}
+
 void lend_memory(const at::Tensor& tensor, void* data) {
   c10::StorageImpl& storage = storage_impl(tensor);
-  storage.clear_data_ptr_access_error_msg_();
+  allow_access(storage);
   storage.set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
 }
 

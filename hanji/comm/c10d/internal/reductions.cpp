@@ -177,8 +177,8 @@ WorkPtr GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
 
 WorkPtr GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                       const ::c10d::ReduceScatterOptions& options) {
-  const auto name = named(OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                          "hanji:reduce_scatter_tensor_coalesced", options.timeout, inputs);
+  const auto name =
+      named(OpType::COALESCED, "hanji:reduce_scatter_tensor_coalesced", options.timeout, inputs);
   check_lists(outputs.size(), inputs.size(), name.title);
   hanji::comm::Work last;
   std::vector<Then> thens;

@@ -10,6 +10,7 @@
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 #include "hanji/parallel/gradients/gradient_hook.h"
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::parallel {
 namespace {
@@ -159,7 +160,7 @@ void FlatUnit::point_at(const at::Tensor& whole) {
 }
 
 void FlatUnit::allow_reads() const {
-  for (size_t i = 0; i < placed_.size(); ++i) placed_.storage(i).clear_data_ptr_access_error_msg_();
+  for (size_t i = 0; i < placed_.size(); ++i) allow_access(placed_.storage(i));
 }
 
 void FlatUnit::unshard() {
