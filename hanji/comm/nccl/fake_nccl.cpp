@@ -10,8 +10,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -266,6 +268,13 @@ int collective(Op op, const void* input, void* output, Make make) {
   return start(std::move(op));
 }
 
+/// What hanji looks for in NCCL's log.
+void write_log(int rank) {
+  const char* file = std::getenv("NCCL_DEBUG_FILE");
+  if (file == nullptr) return;
+  std::ofstream(file, std::ios::app) << "NCCL INFO rank " << rank << " Init COMPLETE\n";
+}
+
 }  // namespace
 
 extern "C" {
@@ -324,6 +333,7 @@ int ncclCommInitRank(void** comm, int size, UniqueId id, int rank) {
   }
   if (mine->world->size != size || rank < 0 || rank >= size) return kInvalidArgument;
   if (!mine->world->meet()) return kRemoteError;
+  write_log(rank);
   *comm = mine.release();
   return kSuccess;
 }
