@@ -120,6 +120,13 @@ std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
   lines.push_back({"peak_bytes_per_rank", Unit::kBytes,
                    static_cast<double>(plan.predicted.peak_bytes_per_rank),
                    as_double(m.peak_bytes_per_rank)});
+  if (plan.config.compute.device == plan::Device::kCuda) {
+    lines.push_back({"gpu_peak_bytes_per_rank", Unit::kBytes,
+                     static_cast<double>(plan::device_bytes(plan.memory)),
+                     as_double(m.gpu_peak_bytes_per_rank)});
+    lines.push_back(
+        {"gpu_reserved_bytes", Unit::kBytes, std::nullopt, as_double(m.gpu_reserved_bytes)});
+  }
   if (plan.process.private_bytes == 0) return lines;
   lines.push_back({"process_bytes_per_rank", Unit::kBytes,
                    static_cast<double>(plan.process.private_bytes),

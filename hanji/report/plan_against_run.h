@@ -20,7 +20,9 @@ struct Measured {
   std::optional<double> data_seconds;
   std::optional<double> thread_reads_per_second;  ///< Samples that one thread reads.
   std::optional<double> tokens_per_second;
-  std::optional<int64_t> peak_bytes_per_rank;  ///< Peak of tensors.
+  std::optional<int64_t> peak_bytes_per_rank;      ///< Peak of tensors,
+  std::optional<int64_t> gpu_peak_bytes_per_rank;  ///< of those on a GPU alone,
+  std::optional<int64_t> gpu_reserved_bytes;       ///< and what their allocator took from it.
   std::optional<int64_t>
       process_bytes_per_rank;  ///< Before the first tensor, without mapped files.
   std::optional<int64_t> resident_bytes_per_rank;  ///< The most in memory at once, of everything.

@@ -110,6 +110,20 @@ TEST(PlanAgainstRun, OfGpusMemoryAloneIsPredicted) {
   EXPECT_THAT(shown, Not(HasSubstr("seconds")));
 }
 
+TEST(PlanAgainstRun, OfGpusThePeakOfTheirTensorsIsComparedWithLinesThatLieThere) {
+  plan::Plan plan = some_plan();
+  EXPECT_THAT(table(plan, some_run()), Not(HasSubstr("gpu_")));
+  plan.config.compute.device = plan::Device::kCuda;
+  plan.memory.push_back({"checkpoint copy", int64_t{100} << 20});  // stays on the host
+  Measured run = some_run();
+  run.gpu_peak_bytes_per_rank = int64_t{80} << 20;
+  run.gpu_reserved_bytes = int64_t{96} << 20;
+  const std::string shown = table(plan, run);
+  EXPECT_THAT(shown,
+              HasSubstr("gpu_peak_bytes_per_rank         64.0 MiB     80.0 MiB     -20.0 %\n"
+                        "gpu_reserved_bytes                     -     96.0 MiB           -\n"));
+}
+
 TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {
   Measured run = some_run();
   EXPECT_FALSE(scaling(some_plan(), run).has_value());

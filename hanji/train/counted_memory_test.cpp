@@ -1,4 +1,5 @@
 // Bytes that are counted in a run are those of the run, and bytes that are predicted those of the plan.
+#include <ATen/ThreadLocalState.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -236,6 +238,31 @@ TEST(CountedMemory, DISABLED_OfLargeStagesIsThePlansOnEveryRank) {
   }
   // GPipe has the activations of 8 micro-batches in flight on the first rank, 1F1B those of 2.
   EXPECT_GT(of_first[kGpipe], of_first[k1F1B] + 100e6);
+}
+
+/// What an allocator of a GPU reports, of which there is none here.
+void report_on(c10::DeviceType type, int64_t bytes, size_t reserved) {
+  c10::reportMemoryUsageToProfiler(nullptr, bytes, 0, reserved, c10::Device(type, 0));
+}
+
+TEST(PrivateMemory, OfGpusIsCountedByItselfInThreadsOfBackwardToo) {
+  PrivateMemory memory;
+  report_on(c10::kCPU, 1000, 5000);
+  EXPECT_EQ(memory.device().peak, 0);
+  EXPECT_EQ(memory.device().reserved, 0);
+  report_on(c10::kCUDA, 512, 2048);
+  std::thread backward([state = at::ThreadLocalState()] {
+    const at::ThreadLocalStateGuard guard(state);
+    report_on(c10::kCUDA, 1024, 4096);
+    report_on(c10::kCUDA, -1024, 4096);
+  });
+  backward.join();
+  report_on(c10::kCPU, 200, 0);
+  report_on(c10::kCUDA, -512, 2048);
+  EXPECT_EQ(memory.device().peak, 1536);
+  EXPECT_EQ(memory.device().reserved, 4096) << "its maximum, not its last value";
+  EXPECT_EQ(memory.peak_bytes(), 1000 + 1536) << "both kinds at their most at once";
+  EXPECT_EQ(memory.current_bytes(), 1200);
 }
 
 }  // namespace

@@ -15,11 +15,18 @@ struct PassMemory {
   int64_t workspace = 0;    ///< The maximum of other bytes during the backward pass.
 };
 
+/// Bytes on a GPU, by the reports of libtorch's allocator there, which rounds each tensor up.
+struct DeviceMemory {
+  int64_t peak = 0;  ///< The maximum of the tensors'.
+  int64_t reserved =
+      0;  ///< The maximum that the allocator had taken from the GPU; it keeps what tensors free.
+};
+
 /// Counts the bytes that libtorch allocates on this thread during its lifetime (tensors outside the
 /// heap), by libtorch's memory reports; and the maximum of these and the heap's together.
 ///
-/// Thread  allocations and frees of the thread that made it, and of backward on it; a tensor freed
-///         by another thread remains counted.
+/// Thread  allocations and frees of the thread that made it, and of backward on it, which libtorch runs in threads of
+///         its own for GPUs; a tensor freed by another thread remains counted.
 class PrivateMemory {
  public:
   PrivateMemory();
@@ -31,6 +38,8 @@ class PrivateMemory {
   int64_t current_bytes() const;
   /// Of the sum with the heap's, if there is one; taken whenever either grows.
   int64_t peak_bytes() const;
+  /// Of tensors on GPUs alone, which the other figures have too; nothing where there was none.
+  DeviceMemory device() const;
   /// Of private ones, the maximum since begin_peak(), or since the last mark below.
   int64_t recent_peak_bytes() const;
   void begin_peak();

@@ -291,6 +291,8 @@ class RankRun {
     }
     const int64_t copied = saver_.copy_bytes() + job.strategy->window_bytes();
     const std::vector<int64_t> peaks = gather(memory_.peak_bytes() + copied, "peaks");
+    const std::vector<int64_t> device_peaks = gather(memory_.device().peak, "peaks of GPUs");
+    const std::vector<int64_t> reserved = gather(memory_.device().reserved, "memory of GPUs");
     const int64_t resident = base::process_memory().or_throw().peak_bytes;
     const std::vector<int64_t> processes = gather(began_with_.private_bytes, "processes");
     const std::vector<int64_t> residents = gather(resident, "memory of processes");
@@ -308,6 +310,8 @@ class RankRun {
            .hashes = *std::move(hashes),
            .first_step_seconds = first_step_seconds(outcome),
            .peak_bytes = peaks,
+           .gpu_peak_bytes = std::ranges::max(device_peaks),
+           .gpu_reserved_bytes = std::ranges::max(reserved),
            .process_bytes = std::ranges::max(processes),
            .resident_bytes = std::ranges::max(residents),
            .wire_bytes_per_step = job.group.engine() == "shm"

@@ -40,6 +40,10 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   if (timings.sample > 0) measured.thread_reads_per_second = 1 / timings.sample;
   measured.tokens_per_second = tokens_per_second(plan, timings);
   measured.peak_bytes_per_rank = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
+  if (plan.config.compute.device == plan::Device::kCuda) {
+    measured.gpu_peak_bytes_per_rank = run.gpu_peak_bytes;
+    measured.gpu_reserved_bytes = run.gpu_reserved_bytes;
+  }
   if (run.process_bytes > 0) measured.process_bytes_per_rank = run.process_bytes;
   if (run.resident_bytes > 0) measured.resident_bytes_per_rank = run.resident_bytes;
   measured.wire_bytes_per_step = run.wire_bytes_per_step;

@@ -23,8 +23,10 @@ struct Measurement {
   checkpoint::StateHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
-  int64_t process_bytes = 0;        ///< Bytes of the rank that had most, before its first tensor,
-  int64_t resident_bytes = 0;       ///< and of everything at once.
+  int64_t gpu_peak_bytes = 0;  ///< Of the rank whose tensors had most on its GPU; 0: none had any,
+  int64_t gpu_reserved_bytes = 0;  ///< and the most that libtorch's allocator took from one.
+  int64_t process_bytes = 0;       ///< Bytes of the rank that had most, before its first tensor,
+  int64_t resident_bytes = 0;      ///< and of everything at once.
   std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, if the engine counts them.
   int64_t network_bytes_per_step = 0;          ///< Of all ranks, by messages.
   std::vector<int64_t> skew_ns;                ///< Of a step, by rank; -1: not measured.
