@@ -1,8 +1,11 @@
 // One rank of the step that `hanji train` takes, on made-up tokens, driven line by line:
 //   {"steps": 5}  ->  {"seconds": [...], "losses": [...]}
 // With "hash": true the answer has the hash of the state that the last step left, too.
-// Started by bench/step.py, overlap.py, pipeline.py and stable.py once per rank, with torchrun's variables.
+// On a GPU (compute.device=cuda) the steps of a request are timed together, from an idle device to an idle device, and
+// each has their mean: the host runs ahead of the device, so that a step alone has no time of its own.
+// Started by bench/step.py, overlap.py, pipeline.py, stable.py and gpu_step.py once per rank, with torchrun's variables.
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -16,6 +19,7 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/train/job.h"
+#include "hanji/train/meet.h"
 #include "hanji/train/prepare.h"
 #include "hanji/train/state.h"
 #include "hanji/train/step.h"
@@ -85,6 +89,66 @@ void save_initial(const train::Job& job, const std::string& path) {
   base::throw_if_error(checkpoint::write_safetensors(path, checkpoint::views_of(model).or_throw()));
 }
 
+/// Until the device has done all that was launched on it.
+void finish_work_of(c10::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+double seconds_since(int64_t start_ns) {
+  return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
+}
+
+/// What a request for steps is answered with.
+struct Answer {
+  std::vector<double> seconds, losses;
+};
+
+/// Takes steps one after the other, each of its own batches.
+class Steps {
+ public:
+  Steps(train::Job& job, const plan::Plan& plan, int rank)
+      : job_(job), plan_(plan), rank_(rank), actions_(plan::step_actions(plan, rank)) {}
+
+  /// Batches are made before the first of the steps.
+  Answer take(int64_t count) {
+    std::vector<std::vector<layers::Batch>> batches;
+    for (int64_t i = 0; i < count; ++i) batches.push_back(make_batches(plan_, next_ + i, rank_));
+    Answer answer;
+    finish_work_of(job_.device);
+    const int64_t begin = base::now_ns();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t start = base::now_ns();
+      answer.losses.push_back(take_one(batches[i]));
+      answer.seconds.push_back(seconds_since(start));
+    }
+    finish_work_of(job_.device);
+    if (job_.device.is_cpu()) return answer;
+    answer.seconds.assign(count, seconds_since(begin) / static_cast<double>(count));
+    return answer;
+  }
+
+ private:
+  double take_one(const std::vector<layers::Batch>& batches) {
+    return train::run_step(job_, plan_.config.train,
+                           {.number = next_++,
+                            .micro_batches = batches,
+                            .actions = actions_,
+                            .memory = memory_,
+                            .learning_rate = plan_.config.train.learning_rate,
+                            .before_update = nothing_})
+        .loss;
+  }
+
+  train::Job& job_;
+  const plan::Plan& plan_;
+  const int rank_;
+  const schedule::ActionList actions_;
+  const std::function<void()> nothing_ = [] {};
+  train::PrivateMemory memory_;
+  int64_t next_ = 0;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -98,34 +162,20 @@ int main(int argc, char** argv) try {
   world::World world = world::connect();
   plan::Plan plan = plan_for(world.size(), assignments);
   compute::apply(plan.kernels, 1);
-  train::Job job = train::assemble(plan, world.group());
+  const comm::Group group =
+      train::training_group(world, world.group(), plan, train::take_device(world, plan));
+  train::Job job = train::assemble(plan, group);
   if (!initial.empty() && world.rank() == 0) save_initial(job, initial);
   std::cout << nlohmann::json{{"kernels", plan.kernels.why},
                               {"products_seconds", products_seconds(plan, world.rank())},
                               {"moves", name_of(plan.config.parallel.moves)}}
             << std::endl;
 
-  train::PrivateMemory memory;
-  const std::function<void()> nothing = [] {};
-  const schedule::ActionList actions = plan::step_actions(plan, world.rank());
-  int64_t step = 0;
+  Steps steps(job, plan, world.rank());
   for (std::string line; std::getline(std::cin, line);) {
-    nlohmann::json answer{{"seconds", nlohmann::json::array()},
-                          {"losses", nlohmann::json::array()}};
     const auto request = nlohmann::json::parse(line);
-    for (int64_t left = request.at("steps"); left > 0; --left, ++step) {
-      const std::vector<layers::Batch> batches = make_batches(plan, step, world.rank());
-      const int64_t start = base::now_ns();
-      const auto result = train::run_step(job, plan.config.train,
-                                          {.number = step,
-                                           .micro_batches = batches,
-                                           .actions = actions,
-                                           .memory = memory,
-                                           .learning_rate = plan.config.train.learning_rate,
-                                           .before_update = nothing});
-      answer["seconds"].push_back(static_cast<double>(base::now_ns() - start) * 1e-9);
-      answer["losses"].push_back(result.loss);
-    }
+    const Answer taken = steps.take(request.at("steps"));
+    nlohmann::json answer{{"seconds", taken.seconds}, {"losses", taken.losses}};
     if (request.value("hash", false)) {
       answer["state_sha256"] = train::hashes_of(job).state;
     }
