@@ -21,7 +21,7 @@ if((HANJI_FUZZ OR NOT HANJI_CORE_ONLY) AND NOT HANJI_PYTHON)  # the parsers of s
   pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 endif()
 if(NOT HANJI_CORE_ONLY)
-  find_package(Libtorch REQUIRED)
+  find_package(Libtorch 2.11 REQUIRED)
   # torch brings headers of another fmt without its library; the installed one's come first.
   pkg_get_variable(_fmt_includes fmt includedir)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/generated/own)

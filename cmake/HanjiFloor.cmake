@@ -47,6 +47,13 @@ function(hanji_configure_program target other)
   endif()
 endfunction()
 
+# Registers the cases *OnAGpu* of a test program as the test `name`, of label gpu; SKIPPED without a GPU.
+function(hanji_gpu_test name program)
+  add_test(NAME ${name} COMMAND ${program} --gtest_filter=*OnAGpu*)
+  set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "no GPU here")
+  add_dependencies(hanji_gpu ${program})
+endfunction()
+
 function(hanji_floor floor kind)
   cmake_parse_arguments(F "" "SHARDS" "HEADERS;PRIVATE_HEADERS;SOURCES;HOT;ALONE;TOGETHER;TESTS;TEST_LIBRARIES"
     ${ARGN})

@@ -1,8 +1,11 @@
-"""What the tools of the project say: parts of ./dev check, whose libtorch is built against, sources that torch_versions.py checks."""
+"""What the tools of the project say: parts of ./dev check, whose libtorch is built against, how packages are carried
+to a machine with a GPU, sources that torch_versions.py checks."""
+import io
 import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -79,6 +82,99 @@ class OwnTorch(unittest.TestCase):
                                  text=True, capture_output=True)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("docs, which is no folder of libtorch", " ".join(refused.stderr.split()))
+
+
+def write_deb(path, members):
+    """A .deb file with the members, of which those that begin with -> are links; none of what dpkg needs besides."""
+    tarred = io.BytesIO()
+    with tarfile.open(fileobj=tarred, mode="w:xz") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo("./" + name)
+            member.mode = 0o755
+            if content.startswith("->"):
+                member.type, member.linkname = tarfile.SYMTYPE, content[2:]
+            member.size = 0 if member.issym() else len(content)
+            tar.addfile(member, io.BytesIO(content.encode()))
+    data = tarred.getvalue()
+    head = "{:16}{:12}{:6}{:6}{:8}{:<10}`\n".format
+    path.write_bytes(b"!<arch>\n" + head("debian-binary", 0, 0, 0, 100644, 4).encode() + b"2.0\n" +
+                     head("data.tar.xz", 0, 0, 0, 100644, len(data)).encode() + data + b"\n" * (len(data) % 2))
+
+
+class Gpu(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name).resolve()
+
+    def unpack(self):
+        return subprocess.run([sys.executable, "-B", ROOT / "tools" / "unpack_debs.py", self.folder, self.folder / "root"],
+                              text=True, capture_output=True)
+
+    def test_what_is_unpacked_names_itself_and_not_the_system(self):
+        write_deb(self.folder / "one.deb", {
+            "usr/include/x86_64-linux-gnu/part/here.h": "a header of one processor",
+            "lib/x86_64-linux-gnu/libone.so.1.2": "a library",
+            "usr/lib/x86_64-linux-gnu/libone.so": "->/lib/x86_64-linux-gnu/libone.so.1.2",
+            "usr/lib/x86_64-linux-gnu/libsame.so": "->libone.so",
+            "usr/lib/x86_64-linux-gnu/pkgconfig/one.pc": "prefix=/usr\nlibdir=${prefix}/lib\nCflags: -I/usr/include\n",
+            "usr/bin/say": "#!/bin/sh\necho $1 $LD_LIBRARY_PATH\n",
+            "usr/bin/speak": "->say",
+            "usr/share/doc/one": "not needed",
+            "../../outside.so": "never above the root"})
+        done = self.unpack()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        root = self.folder / "root"
+        libraries = root / "usr/lib/x86_64-linux-gnu"
+        self.assertTrue((root / "usr/include/part/here.h").is_file())
+        for link in ("libone.so", "libsame.so"):
+            self.assertEqual((libraries / link).resolve(), libraries / "libone.so.1.2")
+        self.assertEqual((libraries / "pkgconfig/one.pc").read_text(),
+                         f"prefix={root}/usr\nlibdir=${{prefix}}/lib\nCflags: -I{root}/usr/include\n")
+        said = subprocess.run([root / "usr/bin/speak", "yes"], check=True, text=True, stdout=subprocess.PIPE).stdout
+        self.assertEqual(said, f"yes {libraries}\n")
+        self.assertFalse((root / "usr/share").exists())
+        self.assertEqual(list(self.folder.parent.glob("outside.so")), [])
+
+    def test_a_file_that_was_cut_is_named(self):
+        write_deb(self.folder / "whole.deb", {"usr/lib/a": "x" * 1000})
+        for size in (0, 150, 170):
+            (self.folder / "cut.deb").write_bytes((self.folder / "whole.deb").read_bytes()[:size])
+            done = self.unpack()
+            self.assertEqual(done.returncode, 1, size)
+            self.assertIn("cut.deb: ", done.stderr)
+
+    def test_packages_are_those_that_libraries_need_without_compilers(self):
+        needs = {"liba-dev": "  Depends: liba1\n  Depends: <libc-dev>\n    libc6-dev\n |Depends: first\n  Depends: second\n",
+                 "liba1": "  Depends: libc6\n  PreDepends: libdeep\n", "libc6-dev": "  Depends: libc6\n",
+                 "first": "  Depends: python3\n"}
+        for name, text in needs.items():
+            (self.folder / name).write_text(f"{name}\n{text}")
+        functions = (ROOT / "tools" / "gpu.sh").read_text().split("\ngpu_arguments=()")[0]
+        script = ('ROOT=.\nDEBIAN_TOOLS="g++ python3" DEBIAN_LIBRARIES=liba-dev\n' + functions +
+                  '\napt-cache() { for name in "$@"; do [ ! -e "$name" ] || cat "$name"; done; }\npackages_to_carry\n')
+        listed = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.folder, check=True, text=True,
+                                stdout=subprocess.PIPE).stdout
+        self.assertEqual(sorted(listed.split()), ["first", "liba-dev", "liba1", "libdeep"])
+
+    def test_a_machine_is_refused_with_all_that_it_lacks(self):
+        (self.folder / "tools").mkdir()
+        for name in ("dev", "dependencies.conf", "tools/gpu.sh"):
+            (self.folder / name).write_text((ROOT / name).read_text())
+        programs = self.folder / "programs"
+        programs.mkdir()
+        for name, code in ("python3", 0), ("pkg-config", 1):
+            (programs / name).write_text(f"#!/bin/sh\necho\nexit {code}\n")
+            (programs / name).chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if name != "HANJI_TORCH"}
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        run = subprocess.run(["bash", "dev", "gpu"], cwd=self.folder, env=environment, text=True, capture_output=True)
+        self.assertEqual(run.returncode, 1)
+        for text in ("no torch in " + str(programs), "./dev gpu --pack on a Debian 12"):
+            self.assertIn(text, run.stderr)
+        self.assertEqual(subprocess.run(["bash", "dev", "gpu", "--nothing"], cwd=self.folder, text=True,
+                                        capture_output=True).stderr,
+                         "dev: gpu has no option --nothing: ./dev gpu --pack, or ./dev gpu [--out FOLDER] [--device cpu] [PART...]\n")
 
 
 class TorchVersions(unittest.TestCase):

@@ -20,6 +20,7 @@ meshes      meshes of all axes train as one process does, in float64 and in stab
 python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
 torch_suite PyTorch's own distributed tests on the Python backend
 bench       a smoke run of every benchmark
+gpu         ./dev gpu in a bare Debian of another release, with another torch and no network
 kills       promised times: a death named by every survivor, a stopped rank, a death on another host
 training    a rank of `hanji train` killed and stopped in forward, a collective, the optimizer, a save
 protocol    the protocol of the flag lines in every order, the larger sizes
@@ -152,6 +153,18 @@ check_torch_suite() {
 }
 
 check_bench() { source tools/bench.sh --smoke; }
+
+# The CPU stands for the GPU.
+check_gpu() {
+  [ "$(id -u)" -eq 0 ] || cannot_run "it makes a Debian root, which needs root"
+  bash "$ROOT/dev" gpu --pack
+  source tools/clean_root.sh
+  make_clean_root trixie g++,cmake,ninja-build,python3,python3-venv
+  git clone -q --no-hardlinks "$ROOT" "$clean_root/root/hanji"
+  cp -r gpu-pack "$clean_root/root/hanji"
+  in_clean_root "python3 -m venv /root/torch && /root/torch/bin/pip install -q --no-input $PYTHON_OTHER_TORCH numpy"
+  NETWORK=none in_clean_root "PATH=/root/torch/bin:\$PATH ./dev gpu --device cpu"
+}
 
 check_kills() {
   build hanji_faults
