@@ -47,9 +47,9 @@ function(hanji_configure_program target other)
   endif()
 endfunction()
 
-# Registers the cases *OnAGpu* of a test program as the test `name`, of label gpu; SKIPPED without a GPU.
-function(hanji_gpu_test name program)
-  add_test(NAME ${name} COMMAND ${program} --gtest_filter=*OnAGpu*)
+# Registers those cases of a test program that need a GPU as the test `name`, of label gpu; SKIPPED without one.
+function(hanji_gpu_test name program cases)
+  add_test(NAME ${name} COMMAND ${program} --gtest_filter=${cases})
   set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_REGULAR_EXPRESSION "no GPU here")
   add_dependencies(hanji_gpu ${program})
 endfunction()
