@@ -198,7 +198,8 @@ TEST(PremultipliedSum, IsOfFloatingTypes) {
               HasSubstr("unsupported: "));
 }
 
-// All 256 values of a rank's tensor, one of `other` on its peer, by torch's own conversions.
+// All 256 values of a rank's tensor, one of `other` on its peer, by torch's own conversions. Before 2.13 these make of
+// what is above the largest of e4m3fn no number.
 TEST(Float8, SumsAreThoseOfFloat32RoundedByTorch) {
   for (const c10::ScalarType type : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
     run_ranks(2, [type](const Group& group) {
@@ -207,7 +208,9 @@ TEST(Float8, SumsAreThoseOfFloat32RoundedByTorch) {
         const at::Tensor others = at::full({256}, other, at::kByte).view(type);
         at::Tensor tensor = (group.rank() == 0 ? values : others).clone();
         all_reduce(tensor, group).wait();
-        const at::Tensor expected = (values.to(at::kFloat) + others.to(at::kFloat)).to(type);
+        at::Tensor sums = values.to(at::kFloat) + others.to(at::kFloat);
+        if (type == at::kFloat8_e4m3fn) sums.clamp_(-448, 448);
+        const at::Tensor expected = sums.to(type);
         const at::Tensor is_nan = expected.to(at::kFloat).isnan();
         EXPECT_TRUE(at::equal(tensor.to(at::kFloat).isnan(), is_nan));
         const at::Tensor same = tensor.view(at::kByte).eq(expected.view(at::kByte));
