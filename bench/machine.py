@@ -30,12 +30,22 @@ def key_of(processor):
 def commit():
     """The commit, with "+" where tracked files other than the page itself differ from it."""
     def git(*arguments):
-        return subprocess.run(["git", *arguments], cwd=ROOT, text=True, capture_output=True).stdout.strip()
+        try:
+            return subprocess.run(["git", *arguments], cwd=ROOT, text=True, capture_output=True).stdout.strip()
+        except FileNotFoundError:  # a machine that has a copy of the tree alone
+            return ""
     changed = [path for path in git("diff", "--name-only", "HEAD").splitlines()
                if not re.fullmatch(r"docs/benchmarks\.(md|json)", path)]
     return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if changed else "")
 
 
+def torch_version():
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:  # hanji was built with another libtorch than this Python's
+        return "unknown"
+
+
 def provenance():
     return {"commit": commit(), "date": datetime.date.today().isoformat(), "processor": processor(),
-            "torch": importlib.metadata.version("torch"), "load_before": round(os.getloadavg()[0], 2)}
+            "torch": torch_version(), "load_before": round(os.getloadavg()[0], 2)}

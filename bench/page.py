@@ -22,6 +22,7 @@ from page_tables import INTRODUCTION, TABLES
 
 ROOT = machine.ROOT
 BINARIES = ROOT / "build/dev/bin/bench"
+MEASURED = [table for table in TABLES if table.door == "bench"]
 
 
 class Skipped(Exception):
@@ -33,7 +34,7 @@ def load(path):
 
 
 def shown(command):
-    return "./dev bench " + shlex.join(command)
+    return "./dev " + shlex.join(command if command[0] == "gpu" else ["bench", *command])
 
 
 def shown_all(commands):
@@ -43,7 +44,9 @@ def shown_all(commands):
 def provenance_text(entry):
     p = entry["processor"]
     instructions = ", ".join(p["instructions"]) or "none of AVX2 and above"
-    return (f"{p['model']} (family-model-stepping {p['family']}), {p['cores']} cores, {instructions}; commit "
+    device = entry.get("device")
+    gpu = f"{device['name']}, driver {device['driver']}, beside " if device else ""
+    return (f"{gpu}{p['model']} (family-model-stepping {p['family']}), {p['cores']} cores, {instructions}; commit "
             f"`{entry['commit']}`, {entry['date']}, PyTorch {entry['torch']}, load {entry['load_before']} before; "
             f"{shown_all(entry['commands'])}, {entry['took_seconds']} s{', smoke only' * entry['smoke']}:")
 
@@ -51,8 +54,9 @@ def provenance_text(entry):
 def render_table(table, entries):
     lines = [f"### {table.title}", "", table.prose, ""]
     if not entries:
-        return "\n".join([*lines, f"Not measured yet: `./dev bench page --only {table.name}`, which runs "
-                                  f"{shown_all(table.commands)}.", ""])
+        way = (f"`./dev bench page --only {table.name}`, which runs {shown_all(table.commands)}" if table.door == "bench"
+               else f"{shown_all(table.commands)} on such a machine, then `tools/gpu_parts.py --merge`")
+        return "\n".join([*lines, f"Not measured yet: {way}.", ""])
     for key in sorted(entries):
         entry = entries[key]
         lines += [provenance_text(entry), "", *table.render(entry["rows"]), ""]
@@ -101,7 +105,7 @@ def measure(table, commands, a):
 
 def chosen(a, results, here):
     """The tables to measure: those asked for, of the oldest as many as the time allows."""
-    tables = [table for table in TABLES if not a.only or table.name in a.only]
+    tables = [table for table in MEASURED if not a.only or table.name in a.only]
     if not a.minutes:
         return tables
     date = {t.name: results["tables"].get(t.name, {}).get(here, {}).get("date", "") for t in tables}
@@ -114,16 +118,16 @@ def chosen(a, results, here):
 
 
 def list_tables(results, here):
-    for table in TABLES:
+    for table in MEASURED:
         entry = results["tables"].get(table.name, {}).get(here)
         print(f"{table.name:12} about {table.seconds:4} s  "
               + (f"{entry['date']} at {entry['commit']}" if entry else "not measured here yet"))
-    print(f"{'all':12} about {sum(table.seconds for table in TABLES):4} s")
+    print(f"{'all':12} about {sum(table.seconds for table in MEASURED):4} s")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=[table.name for table in TABLES], metavar="TABLE")
+    parser.add_argument("--only", nargs="+", choices=[table.name for table in MEASURED], metavar="TABLE")
     parser.add_argument("--minutes", type=float, help="leaves out what its estimate does not allow")
     parser.add_argument("--pairs", type=int, help="instead of each table's own number")
     parser.add_argument("--list", action="store_true")

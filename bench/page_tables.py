@@ -16,6 +16,7 @@ class Table:
     seconds: int   # an estimate of what it takes on two cores
     render: typing.Callable
     judge: typing.Callable = lambda rows: []
+    door: str = "bench"  # of ./dev; a table of another one is not measured by `bench page`, which renders it
 
 
 def seconds_text(value):
@@ -570,6 +571,26 @@ rows, once per processor, each table with its commit (`+`: with local changes), 
 Ratios are medians of pairs whose order alternates, with the interval of that median (95 %).
 """
 
+def render_gpu(rows):
+    def of(question):
+        return [row for row in rows if row["question"] == question]
+
+    lines = grid(["part", "commit, date", "result", "seconds", "figure, or the reason"],
+                 [[f"`{row['part']}`", f"`{row['commit']}`, {row['date']}", row["result"], f"{row['seconds']:.0f}",
+                   row["figure"].replace("|", "/")] for row in of("part")])
+    if of("step"):
+        lines += ["", *grid(["step", "peer", "hanji", "peer's time over hanji's", "tokens/s"],
+                            [[f"{row['model']}, {row['dtype']}, {row['tokens']} tokens", row["peer"],
+                              seconds_text(row["first_seconds"]), ratio_text(row),
+                              f"{row['tokens'] / row['first_seconds']:.3g}"] for row in of("step")])]
+    if of("memory"):
+        lines += ["", *grid(["model", "tensors on the GPU", "planned", "taken by the allocator"],
+                            [[f"{row['model']}, {row['dtype']}", bytes_text(row["peak_bytes"]),
+                              bytes_text(row["planned_bytes"]), bytes_text(row["reserved_bytes"])]
+                             for row in of("memory")])]
+    return lines
+
+
 TABLES = [
     Table("step", "A training step against PyTorch's DDP",
           "hanji's own GPT, as `hanji train` runs it, against the same GPT in PyTorch with DDP over Gloo, fused AdamW and\n"
@@ -680,6 +701,11 @@ TABLES = [
           "Six blocks of torch::nn's modules (width 384, 256 tokens), one thread. The last two rows are an update of AdamW\n"
           "alone, and steps of `fully_shard` by one rank that gathers its units; their limit is the rate of the disk.",
           [["offload"]], 90, render_offload),
+    Table("gpu", "One GPU",
+          "What `./dev gpu` has run on a machine with one GPU: its parts, whose losses are held to those of the CPU; a step\n"
+          "beside the same model in PyTorch with the fused AdamW, as it comes and by `torch.compile`; tensors on the GPU\n"
+          "beside the plan's. [GPUs](gpus.md#seen-on-a-gpu) says what each part shows.",
+          [["gpu"]], 480, render_gpu, door="gpu"),
     Table("c10d", "Python's own DDP and FSDP2",
           "Steps of `baby` and plain all_reduces under Python with the process group \"hanji\" and with \"gloo\"\n"
           "(`./dev python` installs it).",

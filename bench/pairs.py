@@ -18,9 +18,9 @@ def free_port():
 
 
 class Ranks:
-    """One job: the same command once per rank, each rank pinned to a core of its own."""
+    """One job: the same command once per rank, each rank pinned to a core of its own, but those of GPUs (`pinned` False)."""
 
-    def __init__(self, name, command, ranks, cores=None, environment=None):
+    def __init__(self, name, command, ranks, cores=None, environment=None, pinned=True):
         self.name = name
         port = str(free_port())
         self.processes = []
@@ -31,10 +31,11 @@ class Ranks:
                          "TORCHELASTIC_RUN_ID": f"bench-{os.getpid()}-{port}",
                          "TORCHELASTIC_RESTART_COUNT": "0", "OMP_NUM_THREADS": "1",
                          **(environment or {})}
-            core = (cores or sorted(os.sched_getaffinity(0)))[rank % os.cpu_count()]
+            cores = cores or sorted(os.sched_getaffinity(0))
+            own = {cores[rank % os.cpu_count()]} if pinned else set(cores)
             self.processes.append(subprocess.Popen(
                 command, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                preexec_fn=lambda core=core: os.sched_setaffinity(0, {core})))
+                preexec_fn=lambda own=own: os.sched_setaffinity(0, own)))
 
     def ask(self, **request):
         """Sends one request to all ranks; returns their answers by rank."""

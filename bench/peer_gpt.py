@@ -53,7 +53,7 @@ class GPT(nn.Module):
 
     def forward(self, tokens, targets):
         t = self.transformer
-        x = t.wte(tokens) + t.wpe(torch.arange(tokens.shape[1]))
+        x = t.wte(tokens) + t.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in t.h:
             x = block(x)
         logits = F.linear(t.ln_f(x), t.wte.weight)
