@@ -57,22 +57,22 @@ def check_float64(a, folder, rows):
         sys.exit(f"float64 losses differ by {apart:.1e}, at most 1e-10: nothing is timed")
 
 
-def peers_of(a, initial, samples):
+def peers_of(a, initial, dtype, samples):
     if a.compile:
-        return [start_peer(a, initial, a.dtype, samples, compiled=True)]
-    precisions = ("highest", "high") if a.dtype == "float32" and a.device == "cuda" else ("highest",)
-    return [start_peer(a, initial, a.dtype, samples, precision) for precision in precisions]
+        return [start_peer(a, initial, dtype, samples, compiled=True)]
+    precisions = ("highest", "high") if dtype == "float32" and a.device == "cuda" else ("highest",)
+    return [start_peer(a, initial, dtype, samples, precision) for precision in precisions]
 
 
-def compare(a, folder, rows):
-    initial, samples = folder / "initial", a.batch or BATCH[a.model]
-    ours = start_hanji(a, initial, a.dtype, samples)
-    peers = peers_of(a, initial, samples)
+def compare(a, folder, dtype, rows):
+    initial, samples = folder / f"initial-{dtype}", a.batch or BATCH[a.model]
+    ours = start_hanji(a, initial, dtype, samples)
+    peers = peers_of(a, initial, dtype, samples)
     for side in (ours, *peers):  # compiles and fills caches; a second block because libtorch tries kernels in the first
         losses(side, 3), losses(side, 3)
     for peer in peers:
         result = Comparison(timed(ours), timed(peer)).run(a.pairs, a.steps)
-        rows.add(f"{a.model} {a.dtype}: hanji {result}  {peer.name}", question="step", model=a.model, dtype=a.dtype,
+        rows.add(f"{a.model} {dtype}: hanji {result}  {peer.name}", question="step", model=a.model, dtype=dtype,
                  device=a.device, samples=samples, tokens=samples * SIZES[a.model]["block"], peer=peer.name,
                  kernels=ours.kernels, **result.row())
     for side in (ours, *peers):
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--build", type=lambda text: pathlib.Path(text).resolve(), default=ROOT / "build/gpu")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--model", choices=SIZES, default="baby")
-    parser.add_argument("--dtype", choices=("float32", "bf16"), default="float32")
+    parser.add_argument("--dtype", nargs="+", choices=("float32", "bf16"), default=["float32", "bf16"])
     parser.add_argument("--batch", type=int, help="samples of a step")
     parser.add_argument("--compile", action="store_true", help="beside torch.compile")
     parser.add_argument("--pairs", type=int, default=6)
@@ -94,7 +94,8 @@ def main():
     a = rows.parsed(parser.parse_args())
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         check_float64(a, pathlib.Path(folder), rows)
-        compare(a, pathlib.Path(folder), rows)
+        for dtype in a.dtype:
+            compare(a, pathlib.Path(folder), dtype, rows)
 
 
 if __name__ == "__main__":

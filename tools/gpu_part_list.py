@@ -111,20 +111,25 @@ def memory(bench):
     return "; ".join(said)
 
 
-def step_part(model, dtypes, compiled=False):
+def rows_of_bench(bench):
+    with open(bench.log.name, errors="replace") as log:
+        return [json.loads(line) for line in log if line.startswith('{"question"')]
+
+
+def step_part(model, pairs, steps, compiled=False):
     def run(bench):
-        said = []
-        for dtype in dtypes:
-            size = ["--model", model] if bench.on_gpu else ["--model", "nano", "--pairs", 3, "--steps", 3]
-            text = bench.python("bench/gpu_step.py", "--build", bench.a.build, "--device", bench.a.device, "--dtype", dtype,
-                                "--json", *size, *(["--compile"] if compiled else []))
-            for row in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
+        size = ["--model", model] if bench.on_gpu else ["--model", "nano"]
+        try:
+            bench.python("bench/gpu_step.py", "--build", bench.a.build, "--device", bench.a.device, "--json", *size,
+                         "--pairs", pairs if bench.on_gpu else 3, "--steps", steps if bench.on_gpu else 3,
+                         *(["--compile"] if compiled else []))
+        finally:  # what was timed before a limit stays
+            for row in rows_of_bench(bench):
                 bench.row(**row)
-                if "ratio" in row:
-                    said.append(f"{dtype} {row['ratio']:.2f} of {row['peer']}")
-        if not said:
-            raise Failed("no row: " + text[-200:])
-        return "peer's time over hanji's: " + ", ".join(said)
+        timed = [f"{row['dtype']} {row['ratio']:.2f} of {row['peer']}" for row in bench.rows if "ratio" in row]
+        if not timed:
+            raise Failed("nothing was timed")
+        return "peer's time over hanji's: " + ", ".join(timed)
     return run
 
 
@@ -135,21 +140,28 @@ def topo(bench):
     return f"{len(found)} lines of a GPU" if found else "no line of a GPU"
 
 
+def refusal_of(bench):
+    """The line in which libtorch says that it has no kernel whose bits repeat, or nothing."""
+    with open(bench.log.name, errors="replace") as log:
+        return next((line.strip() for line in log if "determinis" in line), "")
+
+
 def one_model(model):
     """By bits that repeat where libtorch has such kernels; else its refusal is told, and `fast` is tried."""
     def run(bench):
         settings, steps = model_settings(bench, model)
         try:
             _, _, apart, bound = compare_losses(bench, model, settings, "float32", steps)
-            how = "bits run"
-        except Failed as refused:
-            if "determinis" not in str(refused):
+            name, how = f"{model}-float32", f"bits run, {apart:.1e} from float64 (at most {bound:.1e})"
+        except Failed:
+            refused, name = refusal_of(bench), f"{model}-fast"
+            if not refused:
                 raise
-            folder = bench.on_device(f"{model}-fast", [*settings, "train.bits=fast"], steps)
-            return f"bits run refused: {str(refused)[:160]}; fast: loss {losses_of(folder)[-1]:.4f}"
-        seconds = summary_of(bench.scratch / f"{model}-float32")["step_seconds_median"]
+            fast = losses_of(bench.on_device(name, [*settings, "train.bits=fast"], steps))
+            how = f"bits run refused ({refused[:200]}); fast, loss {fast[-1]:.4f}"
+        seconds = summary_of(bench.scratch / name)["step_seconds_median"]
         bench.row(question="model", model=model, dtype="float32", seconds=seconds)
-        return f"{how}, {apart:.1e} from float64 (at most {bound:.1e}), a step {1e3 * seconds:.1f} ms"
+        return f"{how}, a step {1e3 * seconds:.1f} ms"
     return run
 
 
@@ -209,7 +221,7 @@ def kills(bench):
 
 
 PARTS = [
-    Part("doctor", 10, 40, doctor, "`hanji doctor` shows the version of NCCL that would be loaded"),
+    Part("doctor", 5, 40, doctor, "`hanji doctor` shows the version of NCCL that would be loaded"),
     Part("smoke", 30, 90, smoke, "each rank computes on its GPU; initial values and sample order equal those on CPUs"),
     Part("tests", 30, 90, labelled_gpu,
          "Routines, Bits and Streams with one rank; gradients of a GPT equal the CPU's",
@@ -218,14 +230,14 @@ PARTS = [
     Part("train-baby", 35, 90, train_part("baby"), "the same of `baby`, in float32 and bf16"),
     Part("resume", 20, 60, resume, "a resumed run ends as one that was not stopped"),
     Part("memory", 25, 80, memory, "the plan's memory of a GPU; NCCL's own buffers are not counted"),
-    Part("step-baby", 45, 110, step_part("baby", ("float32", "bf16")), "a step beside PyTorch's same model"),
+    Part("step-baby", 45, 110, step_part("baby", 6, 10), "a step beside PyTorch's same model"),
     Part("train-gpt2", 45, 110, train_part("gpt2"), "the same as train-char of `gpt2`, in float32 and bf16"),
-    Part("step-gpt2", 45, 110, step_part("gpt2", ("float32", "bf16")), "the same of `gpt2`"),
+    Part("step-gpt2", 60, 140, step_part("gpt2", 5, 5), "the same of `gpt2`"),
     Part("kill", 30, 100, kills, "after SIGKILL of a rank or the launcher no process and no memory of the GPU is left"),
-    Part("topo", 10, 40, topo, "`hanji topo --measure` beside a GPU"),
+    Part("topo", 8, 40, topo, "`hanji topo --measure` beside a GPU"),
     Part("resnet18", 20, 60, one_model("resnet18"), "a residual network trains"),
     Part("evoformer-demo", 20, 60, one_model("evoformer-demo"), "an Evoformer trains"),
     Part("two-ranks", 15, 100, two_ranks, "two ranks on one GPU: what NCCL answers", "NCCL needs a GPU"),
-    Part("compile", 60, 180, step_part("gpt2", ("bf16", "float32"), compiled=True), "the same step beside torch.compile"),
+    Part("compile", 75, 180, step_part("gpt2", 5, 5, compiled=True), "the same step beside torch.compile"),
 ]
 NEVER = ("several GPUs: messages, pairs, deadlines and errors of NCCL between ranks", "several hosts", "NVLS and SHARP")

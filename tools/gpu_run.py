@@ -157,7 +157,7 @@ class Bench:
         return self.train(name, [*settings, *kernels, *slow], steps, device="cpu")
 
     def memory_used(self):
-        """Bytes of the GPU that are taken, by whomever."""
+        """Bytes of the GPU that are taken, by all processes."""
         used = gpu_query("memory.used")
         if used.isdigit():
             return int(used) * MIB
