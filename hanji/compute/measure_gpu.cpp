@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <chrono>
 #include <set>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/log.h"
 #include "hanji/topology/gpus.h"
 
 namespace hanji::compute {
@@ -28,15 +28,6 @@ at::TensorOptions on(c10::Device device, at::ScalarType type) {
 /// In [-1, 1]: zeros take less power, and a device may clock higher by it. No generator's state is touched.
 at::Tensor square(int64_t side, c10::Device device, at::ScalarType type) {
   return at::arange(side * side, on(device, at::kFloat)).sin_().view({side, side}).to(type);
-}
-
-/// YYYY-MM-DD.
-std::string today() {
-  constexpr int64_t kDay = int64_t{24} * 3600 * 1'000'000'000;
-  const std::chrono::year_month_day day{
-      std::chrono::sys_days(std::chrono::days(base::wall_ns() / kDay))};
-  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()),
-                     static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()));
 }
 
 double product_rate(int64_t side, at::ScalarType type, c10::Device device, const DeviceClock& clock,
@@ -72,7 +63,8 @@ topology::GpuRates measure_gpu(c10::Device device, const DeviceClock& clock, dou
                                GpuProbe probe) {
   const at::NoGradGuard no_grad;
   const double each = budget_seconds / kNumFigures;
-  topology::GpuRates rates{.device = device.is_cpu() ? "cpu" : gpu_name(), .date = today()};
+  topology::GpuRates rates{.device = device.is_cpu() ? "cpu" : gpu_name(),
+                           .date = base::format_time(base::wall_ns()).substr(0, 10)};
   rates.bf16_flops = product_rate(probe.side, at::kBFloat16, device, clock, each);
   rates.float32_flops = product_rate(probe.side, at::kFloat, device, clock, each);
   rates.memory_bytes_per_second = copy_rate(probe.copy_bytes, device, clock, each);

@@ -240,7 +240,10 @@ std::string describe_times(const Plan& plan) {
 std::string describe_kernels(const Plan& plan) {
   const KernelChoice& k = plan.kernels;
   if (plan.config.compute.device == Device::kCuda) {
-    return fmt::format("{}, libtorch's on cuda, not measured", name_of(k.precision));
+    const std::string text = fmt::format("{}, libtorch's on cuda", name_of(k.precision));
+    if (!plan.times.gpu) return text + ", not measured";
+    return fmt::format("{}; {}; {}", text, topology::gpu_rates_text(*plan.times.gpu),
+                       describe_times(plan));
   }
   std::string text =
       fmt::format("{}, gemm {} {}", name_of(k.precision), name_of(k.gemm),
@@ -418,28 +421,61 @@ std::string reading_rows(const Plan& plan) {
   return out + row("  longest part of the step", std::string(slowest_part(plan.predicted)));
 }
 
-std::string prediction_table(const Plan& plan) {
+/// What a step of the largest share computes on the GPU, and what its host takes to queue it: the longer is predicted.
+std::string bounds_on_gpu(const Plan& plan) {
+  OperationTimes on_device = plan.times;
+  for (TimedOperation& one : on_device.operations) one.launch = 0;
+  double device = 0, launches = 0;
+  for (const DataShare& share : plan.shares) {
+    const auto samples = static_cast<double>(share.samples.size());
+    device = std::max(device, on_device.seconds_of(samples));
+    launches = std::max(launches, plan.times.launches_of(share.num_micro_batches));
+  }
+  const bool is_launch_bound = launches > device;
+  return row("  forwards and backwards on the GPU", base::format_seconds(device)) +
+         row("  their launches by the host", base::format_seconds(launches)) +
+         row("  bound by", is_launch_bound ? "launches" : "the GPU") +
+         row("  update, with the norm", base::format_seconds(plan.times.update_seconds));
+}
+
+std::string transfer_rows(const Plan& plan) {
   const Prediction& p = plan.predicted;
   if (plan.config.compute.device == Device::kCuda) {
-    return "no time is predicted: rates were measured on cores, not on GPUs\n";
+    return plan.ranks == 1 ? "" : row("transfer, in no time below", "NCCL is not timed");
   }
-  std::string out = "predicted for one step\n";
-  out += row("compute", base::format_seconds(p.compute_seconds));
-  out += row("transfer", base::format_seconds(p.transfer_seconds));
+  std::string out = row("transfer", base::format_seconds(p.transfer_seconds));
   if (plan.hosts.several()) {
     out += row("  of it between hosts", base::format_seconds(p.network_seconds));
   }
   out += row("  of it exposed", base::format_seconds(p.exposed_transfer_seconds));
-  out += row("  of it hidden", base::format_seconds(p.hidden_transfer_seconds));
-  out += row("data", base::format_seconds(p.data_seconds));
-  out += reading_rows(plan);
-  out += row("step", base::format_seconds(p.step_seconds));
-  out += row("collectives of a rank", base::format_count(p.collectives_per_step));
+  return out + row("  of it hidden", base::format_seconds(p.hidden_transfer_seconds));
+}
+
+/// What moves in a step; of NCCL nobody counts it.
+std::string traffic_rows(const Plan& plan) {
+  const Prediction& p = plan.predicted;
+  if (plan.config.compute.device == Device::kCuda) return "";
+  std::string out = row("collectives of a rank", base::format_count(p.collectives_per_step));
   out += row(plan.hosts.several() ? "bytes read within hosts" : "bytes on the wire, all ranks",
              base::format_bytes(p.wire_bytes_per_step));
   if (plan.hosts.several()) {
     out += row("bytes between ranks by messages", base::format_bytes(p.network_bytes_per_step));
   }
+  return out;
+}
+
+std::string prediction_table(const Plan& plan) {
+  const Prediction& p = plan.predicted;
+  const bool on_gpus = plan.config.compute.device == Device::kCuda;
+  if (on_gpus && !plan.times.gpu) return "no time is predicted: nothing was timed on a GPU\n";
+  std::string out = "predicted for one step\n";
+  out += row("compute", base::format_seconds(p.compute_seconds));
+  if (on_gpus) out += bounds_on_gpu(plan);
+  out += transfer_rows(plan);
+  out += row("data", base::format_seconds(p.data_seconds));
+  out += reading_rows(plan);
+  out += row("step", base::format_seconds(p.step_seconds));
+  out += traffic_rows(plan);
   const auto rate = static_cast<int64_t>(std::min(p.tokens_per_second, 9e18));
   out += row(fmt::format("{} per second", targets_of(family_of(plan.config.model).data)),
              base::format_count(rate));

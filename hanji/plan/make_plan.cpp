@@ -316,7 +316,7 @@ void Planner::decide_reading(StepFacts& facts) {
   const int64_t most = most_steps_ahead();
   Reading asked{data.workers, data.prefetch};
   if (on_gpus() && data_kind(plan_.config) != DataKind::kTokens) {
-    // Their steps were not timed, and the cores are free.
+    // The cores are free.
     asked.workers = or_else(asked.workers, std::max(1, facts.cores - 1));
     asked.prefetch = or_else(asked.prefetch, asked.workers > 0 ? std::min(kAheadOfGpus, most) : 0);
   }
@@ -391,11 +391,11 @@ Result<Plan> Planner::plan() {
                   .gathers = gathers_of_pipeline(),
                   .served = inputs_.config.parallel.data == Sharding::kServer,
                   .cores = cores_of_rank(),
-                  .threads = plan_.threads};
+                  .threads = on_gpus() ? 1 : plan_.threads};  // that launches
   plan_.predicted = predict(facts);
   decide_reading(facts);
   add_reading(facts, plan_.predicted);
-  if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
+  if (on_gpus() && !plan_.times.gpu) plan_.predicted = {};  // no rate of cores is theirs
   plan_.predicted.peak_bytes_per_rank = peak_of_ranks(plan_);
   plan_.job_hash = job_hash();
   return std::move(plan_);

@@ -18,6 +18,7 @@ constexpr size_t kMaxSampleParts = 64;
 constexpr int64_t kMaxSamples = int64_t{1} << 60;
 constexpr double kMaxTime = 1e12;
 constexpr double kMaxCalls = 1e12;
+constexpr double kMaxGpuRate = 1e24;
 constexpr double kMinRounds = 3;
 constexpr double kMinEstimate = 1e-9;
 
@@ -61,10 +62,16 @@ size_t nearest_of(const Places& places, const std::vector<Operation>& all, doubl
 
 }  // namespace
 
-double OperationTimes::seconds_of(double wanted) const {
+double OperationTimes::seconds_of(double wanted, int64_t passes) const {
   double seconds = 0;
   for (const TimedOperation& one : operations) seconds += one.count * one.seconds;
-  return seconds * wanted / static_cast<double>(samples);
+  return std::max(seconds * wanted / static_cast<double>(samples), launches_of(passes));
+}
+
+double OperationTimes::launches_of(int64_t passes) const {
+  double seconds = 0;
+  for (const TimedOperation& one : operations) seconds += one.count * one.launch;
+  return seconds * static_cast<double>(passes);
 }
 
 std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
@@ -87,7 +94,7 @@ std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
   std::vector<TimedOperation> timed;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Operation& one = operations[i];
-    timed.push_back({one.name, one.count, calls[i].seconds, calls[i].forward});
+    timed.push_back({one.name, one.count, calls[i].seconds, calls[i].forward, calls[i].launch});
     if (calls[i].seconds > 0) continue;
     const Operation* like = nearest(operations, calls, one);
     const CallSeconds of_like =
@@ -95,6 +102,7 @@ std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
     const double scale = like ? one.estimate / like->estimate : 1;
     timed.back().seconds = scale * of_like.seconds;
     timed.back().forward = scale * of_like.forward;
+    timed.back().launch = of_like.launch;
   }
   return timed;
 }
@@ -163,7 +171,9 @@ Json to_value(const OperationTimes& times) {
     json["operations"].push_back(
         {{"name", one.name}, {"count", one.count}, {"seconds", one.seconds}});
     if (one.forward > 0) json["operations"].back()["forward"] = one.forward;
+    if (one.launch > 0) json["operations"].back()["launch"] = one.launch;
   }
+  if (times.gpu) json["gpu"] = topology::gpu_rates_json(*times.gpu);
   return json;
 }
 
@@ -187,6 +197,21 @@ std::vector<schedule::StageSeconds> read_layers(JsonFields& fields) {
   return layers;
 }
 
+std::optional<topology::GpuRates> read_gpu(JsonFields& fields) {
+  if (!fields.has("gpu")) return std::nullopt;
+  return read_part(fields, "gpu", [](JsonFields& gpu) {
+    return topology::GpuRates{
+        .device = gpu.text("device"),
+        .date = gpu.text("date"),
+        .bf16_flops = gpu.real("bf16_flops", 0, kMaxGpuRate),
+        .float32_flops = gpu.real("float32_flops", 0, kMaxGpuRate),
+        .memory_bytes_per_second = gpu.real("memory_bytes_per_second", 0, kMaxGpuRate),
+        .host_bytes_per_second = gpu.real("host_bytes_per_second", 0, kMaxGpuRate),
+        .launch_seconds = gpu.real("launch_seconds", 0, kMaxTime),
+        .read_seconds = gpu.real("read_seconds", 0, kMaxTime)};
+  });
+}
+
 }  // namespace
 
 OperationTimes read_operation_times(JsonFields& fields) {
@@ -199,7 +224,8 @@ OperationTimes read_operation_times(JsonFields& fields) {
                               .name = one.text("name"),
                               .count = one.real("count", 0, kMaxCalls),
                               .seconds = one.real("seconds", 0, kMaxTime),
-                              .forward = one.has("forward") ? one.real("forward", 0, kMaxTime) : 0};
+                              .forward = one.has("forward") ? one.real("forward", 0, kMaxTime) : 0,
+                              .launch = one.has("launch") ? one.real("launch", 0, kMaxTime) : 0};
                         }),
           .layers = read_layers(fields),
           .update_seconds = fields.real("update_seconds", 0, kMaxTime),
@@ -216,7 +242,8 @@ OperationTimes read_operation_times(JsonFields& fields) {
                               : std::vector<SamplePart>(),
           .page_seconds = fields.has("page_seconds") ? fields.real("page_seconds", 0, kMaxTime) : 0,
           .pages_per_sample =
-              fields.has("page_seconds") ? fields.real("pages_per_sample", 0, kMaxTime) : 0};
+              fields.has("page_seconds") ? fields.real("pages_per_sample", 0, kMaxTime) : 0,
+          .gpu = read_gpu(fields)};
 }
 
 std::string to_json(const OperationTimes& times) { return base::dump(to_value(times)); }

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "hanji/base/status.h"
 #include "hanji/schedule/pipeline_timeline.h"
+#include "hanji/topology/gpu_rates.h"
 
 namespace hanji::plan {
 
@@ -17,6 +19,8 @@ struct TimedOperation {
   double count = 0;    ///< Calls of a forward and backward of OperationTimes::samples.
   double seconds = 0;  ///< Of one call, forward and backward where it has both.
   double forward = 0;  ///< Of these, the forward; 0: not told apart.
+  double launch =
+      0;  ///< Of the host, which queues the call for a GPU; `seconds` are the GPU's then.
   bool operator==(const TimedOperation&) const = default;
 };
 
@@ -52,9 +56,14 @@ struct OperationTimes {
   /// Reading and checking a page of a file past the kernel's cache; 0: none is read so.
   double page_seconds = 0;
   double pages_per_sample = 0;  ///< Pages that come for each sample that is read, of all ranks.
+  /// Of the GPU that operations were timed on; none: on this host's cores.
+  std::optional<topology::GpuRates> gpu = {};
 
-  /// Of a forward and backward of so many samples.
-  double seconds_of(double samples) const;
+  /// Of forwards and backwards of so many samples in so many passes. On a GPU the longer of two sums: the
+  /// operations' own, and their launches, which do not depend on the samples. A host queues ahead of its device
+  /// until it reads a number, so that within a step one of the two waits for the other all the time.
+  double seconds_of(double samples, int64_t passes = 1) const;
+  double launches_of(int64_t passes = 1) const;
   bool operator==(const OperationTimes&) const = default;
 };
 
@@ -110,6 +119,7 @@ constexpr double estimated_seconds(double flops, double bytes) {
 struct CallSeconds {
   double seconds = 0;
   double forward = 0;
+  double launch = 0;
 };
 
 /// Times operations in turn, all of them again and again, for about so many seconds.

@@ -19,6 +19,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 int64_t bytes_of(const Plan& plan, std::string_view category) {
   for (const MemoryLine& line : plan.memory) {
@@ -36,60 +37,6 @@ TEST(MakePlan, TheDefaultJobTakesEveryCore) {
   EXPECT_THAT(plan.cpus, ElementsAre(ElementsAre(0), ElementsAre(1)));
   EXPECT_EQ(plan.micro_batch, 8);
   EXPECT_EQ(plan.config.model.vocabulary, 65);
-}
-
-/// Three GPUs of 4 GiB beside the two cores.
-PlanInputs three_gpus() {
-  PlanInputs inputs = two_cores();
-  inputs.config.compute.device = Device::kCuda;
-  inputs.kernels.gemm = Gemm::kMkl;
-  inputs.kernels.attention = Attention::kFlash;
-  inputs.gpus = {.count = 3, .free_bytes = int64_t{4} << 30};
-  return inputs;
-}
-
-TEST(MakePlanForGpus, EachRankTakesOneAndNcclJoinsThem) {
-  const Plan plan = made(three_gpus());
-  EXPECT_EQ(plan.ranks, 3);
-  EXPECT_EQ(plan.config.comm.engine, Engine::kNccl);
-  const std::string text = describe(plan);
-  EXPECT_THAT(text, HasSubstr("3 ranks of 1 thread, a GPU each"));
-  EXPECT_THAT(text, HasSubstr("engine nccl"));
-  EXPECT_THAT(text, HasSubstr("activations (cuda)"));
-  EXPECT_THAT(text, HasSubstr("checkpoint copy (host)"));
-  EXPECT_THAT(text, HasSubstr("no time is predicted"));
-  EXPECT_TRUE(plan_from_json(to_json(plan)).ok());
-}
-
-TEST(MakePlanForGpus, MoreRanksThanGpusAreRefused) {
-  PlanInputs inputs = three_gpus();
-  inputs.config.run.ranks = 4;
-  const auto refused = make_plan(inputs);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.status().message(), HasSubstr("4 ranks and 3 visible GPUs"));
-  EXPECT_THAT(refused.status().message(), HasSubstr("set run.ranks = 3"));
-  inputs.config.run.ranks = kAuto;
-  inputs.gpus.count = 0;
-  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("set compute.device = \"cpu\""));
-}
-
-TEST(MakePlanForGpus, MemoryIsThatOfAGpuAndNotOfTheHost) {
-  PlanInputs inputs = three_gpus();
-  inputs.config.run.ranks = 1;
-  inputs.config.train.micro_batch = kAuto;
-  const int64_t roomy = made(inputs).micro_batch;
-  inputs.gpus.free_bytes = device_bytes(made(inputs).memory);  // of which a plan takes four fifths
-  EXPECT_LT(made(inputs).micro_batch, roomy);
-  inputs.machine.available_bytes = 1;
-  EXPECT_LT(made(inputs).micro_batch, roomy);
-  inputs.gpus.free_bytes = 0;  // unknown
-  EXPECT_EQ(made(inputs).micro_batch, roomy);
-}
-
-TEST(MakePlanForGpus, TheBatchesOfTwoStepsLieOnEach) {
-  const Plan plan = made(three_gpus());
-  EXPECT_EQ(line_bytes(plan.memory, "batches"), 2 * line_bytes(plan.memory, "data"));
-  EXPECT_EQ(line_bytes(made(two_cores()).memory, "batches"), 0);
 }
 
 TEST(MakePlan, NothingInItsConfigIsAuto) {

@@ -28,6 +28,7 @@ constexpr double kAccumulatedElements = 3;
 constexpr double kCopiedElements = 2;
 /// What one rank gets of its host's memory while all are busy, for tensors of `bytes` each.
 double bytes_per_second(const StepFacts& facts, double bytes) {
+  if (facts.times.gpu) return facts.times.gpu->memory_bytes_per_second;
   const auto ranks = static_cast<double>(facts.ranks_on_host);
   const bool cached = bytes * ranks <= static_cast<double>(facts.rates.cache_bytes);
   const double shared =
@@ -36,7 +37,9 @@ double bytes_per_second(const StepFacts& facts, double bytes) {
 }
 
 /// Of all layers one after the other.
-double pass_seconds(const StepFacts& facts, double samples) {
+double pass_seconds(const StepFacts& facts, const DataShare& share) {
+  const auto samples = static_cast<double>(share.samples.size());
+  if (facts.times.gpu) return facts.times.seconds_of(samples, share.num_micro_batches);
   const std::vector<double> layers = layer_seconds(facts.model, facts.times);
   return samples * std::reduce(layers.begin(), layers.end());
 }
@@ -54,7 +57,7 @@ double forward_and_backward_seconds(const StepFacts& facts, const DataShare& sha
   const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
   const double passed = facts.pipeline.ranks.empty()
-                            ? pass_seconds(facts, static_cast<double>(share.samples.size()))
+                            ? pass_seconds(facts, share)
                             : facts.pipeline.seconds[&share - facts.shares.data()];
   return passed + accumulation;
 }
@@ -227,6 +230,12 @@ Prediction predict(const StepFacts& facts) {
         std::max(prediction.compute_seconds, forward_and_backward_seconds(facts, share));
   }
   prediction.compute_seconds += optimizer_seconds(facts);
+  if (facts.times.gpu) {
+    // The loss; the norm's number was timed with the update. Nobody has timed NCCL.
+    prediction.compute_seconds += facts.times.gpu->read_seconds;
+    prediction.step_seconds = prediction.compute_seconds;
+    return prediction;
+  }
   const auto calls = predict_communication(facts, prediction);
   prediction.hidden_transfer_seconds += hidden_seconds(calls, last_backward_seconds(facts));
   prediction.exposed_transfer_seconds =

@@ -103,7 +103,8 @@ layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t b
 ///         one small one. Inside a host all of it is exposed, since a rank moves its bytes with its
 ///         own core. Over several hosts as HostedCalls prices them; what is on the wire hides from
 ///         the moment that backward has finished a bucket, one bucket after another, until backward
-///         ends.
+///         ends. On GPUs compute is as OperationTimes::seconds_of() adds it up, with the read of one
+///         number; no transfer is priced, as nobody has timed NCCL.
 /// Errors  throws nothing.
 Prediction predict(const StepFacts& facts);
 /// The reading of the data coordinate with most samples, beside a step as predict() prices it.

@@ -62,9 +62,26 @@ double seconds_of_a_sample(const plan::Plan& plan) {
   return std::max(timed, plan.predicted.data_seconds / static_cast<double>(samples));
 }
 
-/// What is predicted of a step's time and traffic; of GPUs that is nothing.
+bool on_gpus(const plan::Plan& plan) { return plan.config.compute.device == plan::Device::kCuda; }
+
+/// Of GPUs nothing is known of transfer and skew: with several ranks compute has no measurement of its own, and
+/// the step no prediction.
+std::vector<Comparison> compare_gpu_step(const plan::Plan& plan, const Measured& m) {
+  if (!plan.times.gpu) return {};
+  const plan::Prediction& p = plan.predicted;
+  const bool is_alone = plan.ranks == 1;
+  const std::optional<double> none;
+  return {
+      {"compute_seconds", Unit::kSeconds, p.compute_seconds, is_alone ? m.compute_seconds : none},
+      {"data_seconds", Unit::kSeconds, p.data_seconds, m.data_seconds},
+      {"step_seconds", Unit::kSeconds, is_alone ? p.step_seconds : none, m.step_seconds},
+      {rate_name(plan.config.model), Unit::kPerSecond, is_alone ? p.tokens_per_second : none,
+       m.tokens_per_second}};
+}
+
+/// What is predicted of a step's time and traffic.
 std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) {
-  if (plan.config.compute.device == plan::Device::kCuda) return {};
+  if (on_gpus(plan)) return compare_gpu_step(plan, m);
   const plan::Prediction& p = plan.predicted;
   std::vector<Comparison> lines = {
       {"compute_seconds", Unit::kSeconds, p.compute_seconds, m.compute_seconds},
@@ -153,6 +170,9 @@ std::string table(const plan::Plan& plan, const Measured& measured) {
                                         shown_or_dash(line.unit, line.measured), shown_error(line),
                                         shown_of_step(line, measured.step_seconds));
     out += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  if (on_gpus(plan) && plan.ranks > 1) {
+    out += "transfer and skew are in no line: NCCL does not report when the last rank arrived\n";
   }
   if (const auto gain = scaling(plan, measured)) {
     out += fmt::format("{} against one: {:.2f} times as fast, efficiency {:.0f} %\n",

@@ -102,7 +102,23 @@ TEST(PlanAgainstRun, OfAFileTheRateOfAReadingThreadIsCompared) {
               HasSubstr("\nthread_reads_per_second           1.00 k       1.60 k     -37.5 %\n"));
 }
 
-TEST(PlanAgainstRun, OfGpusMemoryAloneIsPredicted) {
+TEST(PlanAgainstRun, OfATimedGpuTheStepIsComparedAndNoTransfer) {
+  plan::Plan plan = some_plan();
+  plan.config.compute.device = plan::Device::kCuda;
+  plan.times.gpu.emplace();
+  plan.ranks = 1;
+  const std::string alone = table(plan, some_run());
+  EXPECT_THAT(alone, HasSubstr("compute_seconds"));
+  EXPECT_THAT(alone, HasSubstr("step_seconds"));
+  EXPECT_THAT(alone, Not(HasSubstr("transfer")));
+  plan.ranks = 2;
+  EXPECT_THAT(table(plan, some_run()), HasSubstr("transfer and skew are in no line: NCCL"));
+  for (const Comparison& line : compare(plan, some_run())) {
+    if (line.name == "step_seconds") EXPECT_FALSE(line.predicted) << "without its transfer";
+  }
+}
+
+TEST(PlanAgainstRun, OfGpusThatWereNotTimedMemoryAloneIsPredicted) {
   plan::Plan plan = some_plan();
   plan.config.compute.device = plan::Device::kCuda;
   const std::string shown = table(plan, some_run());

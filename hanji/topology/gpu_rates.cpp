@@ -7,12 +7,11 @@
 namespace hanji::topology {
 namespace {
 
-std::string flops_text(double rate) {
-  return rate >= 1e12 ? fmt::format("{:.3g} TF/s", rate / 1e12)
-                      : fmt::format("{:.3g} GF/s", rate / 1e9);
+/// "640 TF/s" of the unit "F/s".
+std::string rate_text(double rate, const char* unit) {
+  return rate >= 1e12 ? fmt::format("{:.3g} T{}", rate / 1e12, unit)
+                      : fmt::format("{:.3g} G{}", rate / 1e9, unit);
 }
-
-std::string rate_text(double rate) { return fmt::format("{:.3g} GB/s", rate / 1e9); }
 
 }  // namespace
 
@@ -20,9 +19,10 @@ std::string gpu_rates_text(const GpuRates& rates) {
   return fmt::format(
       "measured on {}, {}: products {} in bf16, {} in float32; memory {}; from pinned memory of "
       "the host {}; a launch {}, a number read {}",
-      rates.device, rates.date, flops_text(rates.bf16_flops), flops_text(rates.float32_flops),
-      rate_text(rates.memory_bytes_per_second), rate_text(rates.host_bytes_per_second),
-      base::format_seconds(rates.launch_seconds), base::format_seconds(rates.read_seconds));
+      rates.device, rates.date, rate_text(rates.bf16_flops, "F/s"),
+      rate_text(rates.float32_flops, "F/s"), rate_text(rates.memory_bytes_per_second, "B/s"),
+      rate_text(rates.host_bytes_per_second, "B/s"), base::format_seconds(rates.launch_seconds),
+      base::format_seconds(rates.read_seconds));
 }
 
 base::Json gpu_rates_json(const GpuRates& rates) {
