@@ -11,17 +11,11 @@
 
 #include "hanji/base/env.h"
 #include "hanji/base/socket.h"
+#include "hanji/launch/internal/pointers_to.h"
 #include "hanji/shm/liveness.h"
 
 namespace hanji::launch {
 namespace {
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 /// posix_spawn with this standard input; 0 or an error number.
 int spawn(std::vector<std::string> command, int input, pid_t& pid) {
