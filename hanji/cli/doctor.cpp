@@ -43,6 +43,7 @@ Findings examine(const std::string& folder) {
   const auto environment = base::read_environment();
   add(find_cores(machine));
   add(measure_speed(machine));
+  add(measure_gpu());
   add(ranks);
   add(check_limits());
   add(measure_disk(folder));

@@ -6,6 +6,7 @@
 #include "hanji/base/status.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
+#include "hanji/compute/first_gpu.h"
 #include "hanji/topology/graph_text.h"
 #include "hanji/topology/nominal.h"
 #include "hanji/topology/read_graph.h"
@@ -20,6 +21,12 @@ struct TopoOptions {
   std::string svg;
 };
 
+/// Null where nothing was to be measured.
+base::Json json_of(const compute::FirstGpu& gpu) {
+  if (gpu.rates) return topology::gpu_rates_json(*gpu.rates);
+  return gpu.why_not.empty() ? base::Json() : base::Json{{"unknown", gpu.why_not}};
+}
+
 int show_topology(const TopoOptions& options) {
   if (options.nominal) {
     std::cout << (options.as_json ? topology::nominal_json() : topology::nominal_text())
@@ -31,15 +38,22 @@ int show_topology(const TopoOptions& options) {
     write_drawing(options.svg, topology::graph_svg(graph));
   }
   std::optional<topology::CoreRates> rates;
+  compute::FirstGpu gpu;
   if (options.measure) {
     rates = topology::measure_cores(graph, topology::read_machine().or_throw());
+    gpu = compute::measure_first_gpu();
   }
   if (options.as_json) {
-    std::cout << topology::graph_json(graph, rates ? &*rates : nullptr) << std::flush;
+    std::cout << topology::graph_json(graph, rates ? &*rates : nullptr, json_of(gpu)) << std::flush;
     return 0;
   }
   std::cout << topology::graph_text(graph);
-  if (rates) std::cout << "\n" << topology::core_rates_text(*rates);
+  if (rates) {
+    std::cout << "\n"
+              << topology::core_rates_text(*rates) << "\nGPU "
+              << (gpu.rates ? topology::gpu_rates_text(*gpu.rates) : "not measured: " + gpu.why_not)
+              << "\n";
+  }
   std::cout << std::flush;
   return 0;
 }
@@ -52,9 +66,9 @@ void add_topo(Verb command) {
   verb.add_flag("--json", &options->as_json, "the graph (or with --nominal the table) as JSON");
   const Option svg = verb.add_option("--svg", &options->svg, "draw the graph into this file, too")
                          .type_name("FILE");
-  const Option measure =
-      verb.add_flag("--measure", &options->measure,
-                    "measure flags and copies between cores: at most some seconds");
+  const Option measure = verb.add_flag(
+      "--measure", &options->measure,
+      "measure flags and copies between cores, and the first GPU: at most some seconds");
   verb.add_flag("--nominal", &options->nominal,
                 "list the links' specifications instead of this host")
       .excludes(svg)

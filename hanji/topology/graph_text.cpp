@@ -94,7 +94,7 @@ std::string graph_text(const Graph& graph) {
   return text + "GB = 10^9 bytes\n";
 }
 
-std::string graph_json(const Graph& graph, const CoreRates* measured) {
+std::string graph_json(const Graph& graph, const CoreRates* measured, const base::Json& gpu) {
   base::Json json = {{"vertices", base::Json::array()}, {"links", base::Json::array()}};
   for (size_t index = 0; index < graph.vertices.size(); ++index) {
     json["vertices"].push_back(vertex_json(graph, static_cast<int>(index)));
@@ -109,6 +109,7 @@ std::string graph_json(const Graph& graph, const CoreRates* measured) {
   json["unknown"] = facts_json(graph.notes, false);
   json["measured"] =
       measured == nullptr ? base::Json() : base::Json::parse(core_rates_json(*measured));
+  json["measured_gpu"] = gpu;
   return base::dump(json, 1) + "\n";
 }
 

@@ -22,6 +22,11 @@ Findings find_cores(const topology::Machine& machine);
 /// Cost  some tenths of a second.
 Findings measure_speed(const topology::Machine& machine);
 
+/// Products, memory, copies and launches of the first GPU, or why there are none.
+///
+/// Cost  about a second where there is a GPU. It takes some of its memory until the process ends.
+Findings measure_gpu();
+
 /// Huge pages for the heap, memfd, /dev/shm, descriptors, processes, locked memory.
 Findings check_limits();
 
