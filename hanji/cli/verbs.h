@@ -25,6 +25,8 @@ void add_topo(Verb command);
 void add_bench(Verb command);
 /// Hidden: what `train` starts once per rank.
 void add_rank(Verb command);
+/// Hidden: what a plan for GPUs starts to time one.
+void add_time_gpu(Verb command);
 /// Hidden: what `bench` starts once per rank.
 void add_bench_rank(Verb command);
 /// Hidden: what `verify` starts once per rank.

@@ -24,8 +24,8 @@ using Outputs = std::vector<at::Tensor>;
 /// The leaves of an operation, and what its forward has left.
 class Call {
  public:
-  Call(const plan::Operation& operation, const base::KernelChoice& kernels)
-      : o_(operation), kernels_(kernels) {
+  Call(const plan::Operation& operation, const base::KernelChoice& kernels, c10::Device device)
+      : o_(operation), kernels_(kernels), device_(device) {
     forward_ = make();
   }
 
@@ -49,8 +49,11 @@ class Call {
     return kernels_.precision == base::Precision::kBFloat16 ? at::kBFloat16 : stream();
   }
 
+  at::TensorOptions on(at::ScalarType type) const {
+    return at::TensorOptions(type).device(device_);
+  }
   at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type) {
-    const at::Tensor values = at::linspace(-1, 1, c10::multiply_integers(sizes), at::kFloat);
+    const at::Tensor values = at::linspace(-1, 1, c10::multiply_integers(sizes), on(at::kFloat));
     return leaves_.emplace_back(values.view(sizes).to(type).set_requires_grad(true));
   }
   Weight weight(at::IntArrayRef sizes) {
@@ -73,11 +76,12 @@ class Call {
           return Outputs{compute::bias_gelu(x, bias)};
         };
       case OperationKind::kLoss:
-        return [x = leaf({rows, o_.columns}, product()), targets = at::zeros({rows}, at::kLong)] {
-          return Outputs{compute::cross_entropy_sum(x, targets)};
-        };
+        return
+            [x = leaf({rows, o_.columns}, product()), targets = at::zeros({rows}, on(at::kLong))] {
+              return Outputs{compute::cross_entropy_sum(x, targets)};
+            };
       case OperationKind::kCopy:
-        return [x = at::zeros({rows, o_.columns}, stream())] { return Outputs{x.clone()}; };
+        return [x = at::zeros({rows, o_.columns}, on(stream()))] { return Outputs{x.clone()}; };
       case OperationKind::kRecorded: break;
     }
     return [] { return Outputs(); };
@@ -98,8 +102,9 @@ class Call {
   }
 
   Forward embedding() {
-    const at::Tensor tokens =
-        at::arange(o_.samples * o_.rows, at::kLong).remainder(o_.inner).view({o_.samples, o_.rows});
+    const at::Tensor tokens = at::arange(o_.samples * o_.rows, on(at::kLong))
+                                  .remainder(o_.inner)
+                                  .view({o_.samples, o_.rows});
     return [tokens, table = weight({o_.inner, o_.columns}),
             positions = weight({o_.rows, o_.columns})] {
       return Outputs{at::embedding(table.value, tokens) + positions.value};
@@ -118,6 +123,7 @@ class Call {
 
   plan::Operation o_;
   base::KernelChoice kernels_;
+  c10::Device device_;
   std::vector<at::Tensor> leaves_;
   Forward forward_;
   Outputs outputs_, gradients_;
@@ -183,9 +189,10 @@ OperationPart part_within(const plan::Operation& operation, int64_t max_bytes) {
   return part;
 }
 
-MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels) {
-  return [operation, kernels] {
-    const auto call = std::make_shared<Call>(operation, kernels);
+MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels,
+                  c10::Device device) {
+  return [operation, kernels, device] {
+    const auto call = std::make_shared<Call>(operation, kernels, device);
     return OperationCall{[] {}, [call] { call->forward(); }, [call] { call->backward(); }};
   };
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <functional>
 
@@ -29,6 +31,7 @@ OperationPart part_within(const plan::Operation& operation, int64_t max_bytes);
 
 /// Forward and backward of one of hanji's own operations by the kernels that were chosen.
 /// Thread  the process multiplies as compute::apply() has set.
-MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels);
+MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels,
+                  c10::Device device = c10::kCPU);
 
 }  // namespace hanji::train

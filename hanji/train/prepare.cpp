@@ -22,6 +22,7 @@
 #include "hanji/base/version.h"
 #include "hanji/compute/device.h"
 #include "hanji/compute/measure.h"
+#include "hanji/compute/measure_gpu.h"
 #include "hanji/compute/memory.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
@@ -33,6 +34,7 @@
 #include "hanji/plan/train_limits.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/dataset.h"
+#include "hanji/train/gpu_times.h"
 #include "hanji/train/measured_once.h"
 #include "hanji/train/time_operations.h"
 
@@ -197,7 +199,7 @@ bool on_gpus(const plan::PlanInputs& inputs) {
   return inputs.config.compute.device == plan::Device::kCuda;
 }
 
-/// Nothing is measured: libtorch's kernels on GPUs leave no choice, and no rate of cores is theirs.
+/// No kernel is measured against another: libtorch's on GPUs leave no choice.
 Status add_gpus(plan::PlanInputs& inputs, const std::optional<StartedRanks>& started) {
   HANJI_ASSIGN_OR_RETURN(inputs.gpus, count_gpus(started));
   inputs.kernels.gemm = plan::Gemm::kMkl;
@@ -264,6 +266,24 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
                         .free_bytes = gpus.free_bytes};
 }
 
+namespace {
+
+/// What the times of a job on this machine depend on, wherever they are taken.
+base::Json times_key(const plan::PlanInputs& inputs, const plan::Plan& draft,
+                     const Dataset& dataset) {
+  const plan::DataConfig& data = inputs.config.data;
+  base::Json key = model_key(inputs.config, dataset, inputs.machine);
+  // How long a sample takes to read is a matter of the place, and of what a file has there now.
+  key["data"] = {data.text, data.tokens, data.files,
+                 data.files.empty() ? 0 : dataset.samples->checksum()};
+  key["kernels"] = {name_of(inputs.kernels.gemm), name_of(inputs.kernels.attention)};
+  key["threads"] = draft.threads;
+  key["micro_batch"] = draft.micro_batch;
+  return key;
+}
+
+}  // namespace
+
 Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
                  int busy_ranks) {
   plan::Plan with_kernels = draft;
@@ -273,21 +293,41 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
     inputs.times = time();
     return {};
   }
-  const plan::DataConfig& data = inputs.config.data;
-  const data::Source& samples = *workload.dataset.samples;
-  base::Json key = model_key(inputs.config, workload.dataset, inputs.machine);
-  // How long a sample takes to read is a matter of the place, and of what a file has there now.
-  key["data"] = {data.text, data.tokens, data.files, data.files.empty() ? 0 : samples.checksum()};
-  key["kernels"] = {name_of(inputs.kernels.gemm), name_of(inputs.kernels.attention)};
-  key["threads"] = draft.threads;
+  base::Json key = times_key(inputs, draft, workload.dataset);
   key["ranks"] = busy_ranks;
-  key["micro_batch"] = draft.micro_batch;
   HANJI_ASSIGN_OR_RETURN(
       auto times,
       measured<plan::OperationTimes>(
           "operations", key, plan::operation_times_from_json,
           [&](const auto&) -> Result<plan::OperationTimes> { return time(); }, probe_seconds));
   take(std::move(times), inputs.times, inputs);
+  return {};
+}
+
+Status add_gpu_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
+                     const std::optional<StartedRanks>& started) {
+  const bool is_rank = workload.make || (started && started->are_running);
+  const GpuTimer timer = is_rank ? GpuTimer::kThisRank : GpuTimer::kProgram;
+  const auto time = [&] { return time_on_gpu({draft, workload}, timer); };
+  const auto measure = [&]() -> Result<Marked<plan::OperationTimes>> {
+    if (workload.make) {
+      HANJI_ASSIGN_OR_RETURN(plan::OperationTimes times, time());
+      return Marked<plan::OperationTimes>{std::move(times)};
+    }
+    base::Json key = times_key(inputs, draft, workload.dataset);
+    key["gpu"] = compute::gpu_name();
+    key["bits"] = name_of(inputs.config.train.bits);
+    return measured<plan::OperationTimes>("gpu_operations", key, plan::operation_times_from_json,
+                                          [&](const auto&) { return time(); });
+  };
+  auto times = measure();
+  if (!times.ok()) {
+    // A run needs no prediction, and memory that timing could not get may be enough for its ranks.
+    base::Log(STDERR_FILENO, "hanji")
+        .warn("no time is predicted, as timing on the GPU failed: " + times.status().message());
+    return {};
+  }
+  take(*std::move(times), inputs.times, inputs);
   return {};
 }
 
@@ -409,6 +449,8 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
   if (started) take_started(*started, inputs);
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
+    HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, plan::make_plan(inputs));
+    HANJI_RETURN_IF_ERROR(add_gpu_times(inputs, draft, workload, started));
   } else {
     HANJI_ASSIGN_OR_RETURN(plan::Plan draft, add_kernels(inputs));
     const int ranks = started ? started->local_ranks : draft.ranks;

@@ -12,7 +12,8 @@ namespace hanji::train {
 inline constexpr std::string_view kKernelChoices = "kernels";
 
 /// Everything that is decided before anything starts: reads the machine, measures memory and
-/// kernels (once per machine; later runs read the cache folder, see measured_once.h), and plans.
+/// kernels (once per machine; later runs read the cache folder, see measured_once.h), and plans. Jobs on GPUs
+/// are timed there, as gpu_times.h says.
 ///
 /// `started`: ranks that are there already, each pinned or not by what started them: the machine that
 /// this one sees may be its own cores only. Memory and kernels are measured for the ranks of this host;
@@ -59,6 +60,11 @@ Result<plan::Plan> prepare(const plan::Config& config);
 /// Errors  those of the model.
 Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
                  int busy_ranks);
+
+/// The same on this host's first GPU, by the process that gpu_times.h says; `draft` has the kernels of `inputs`.
+/// Timing that fails is a warning and leaves a plan without times.
+Status add_gpu_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
+                     const std::optional<StartedRanks>& started);
 
 /// Decides parallel.moves and parallel.triangle by the inputs' rates where they are auto and `draft`, their
 /// plan, has the choice. Where that is not how the model was counted, it is counted anew, and the draft made

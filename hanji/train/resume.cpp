@@ -76,13 +76,13 @@ Result<plan::PlanInputs> inputs_for(const SavedRun& saved, const plan::Config& c
   inputs.kernels = saved.plan.kernels;
   inputs.times = saved.plan.times;
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
-  if (config.compute.device == plan::Device::kCuda) return inputs;
   const bool same = config.run.ranks == saved.plan.ranks;
   if (same) return inputs;
+  inputs.times = {};
+  if (config.compute.device == plan::Device::kCuda) return inputs;
   const int ranks = config.run.ranks == plan::kAuto ? inputs.machine.usable_cores
                                                     : static_cast<int>(config.run.ranks);
   HANJI_ASSIGN_OR_RETURN(inputs.rates, measure_rates(inputs.machine, ranks));
-  inputs.times = {};
   return inputs;
 }
 
@@ -219,9 +219,11 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   ResumedPlan plan{.plan = {}, .changes = std::move(resumed.changes)};
   HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
   HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, plan.plan));
-  if (config.compute.device == plan::Device::kCpu && inputs.times.samples == 0) {
+  if (inputs.times.samples == 0) {
     const int busy_ranks = started ? started->local_ranks : plan.plan.ranks;
-    HANJI_RETURN_IF_ERROR(add_times(inputs, plan.plan, workload, busy_ranks));
+    HANJI_RETURN_IF_ERROR(config.compute.device == plan::Device::kCuda
+                              ? add_gpu_times(inputs, plan.plan, workload, started)
+                              : add_times(inputs, plan.plan, workload, busy_ranks));
     HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
   }
   if (!own) HANJI_RETURN_IF_ERROR(check_order(plan.plan.config, dataset));

@@ -1,30 +1,24 @@
 #include "hanji/train/time_operations.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <numeric>
 
-#include "hanji/base/clock.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
-#include "hanji/data/batch.h"
-#include "hanji/data/page_cache.h"
 #include "hanji/lens/generator_state.h"
-#include "hanji/parallel/flat_optimizer.h"
-#include "hanji/parallel/flat_parameters.h"
-#include "hanji/parallel/grad_norm.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/stage_times.h"
 #include "hanji/report/statistics.h"
 #include "hanji/train/busy_ranks.h"
-#include "hanji/train/make_model.h"
-#include "hanji/train/optimizer.h"
+#include "hanji/train/job_operations.h"
 #include "hanji/train/pair_operations.h"
-#include "hanji/train/record_operations.h"
+#include "hanji/train/time_samples.h"
+#include "hanji/train/timed_update.h"
 
 namespace hanji::train {
 namespace {
@@ -36,12 +30,9 @@ constexpr double kMaxOperations = 4;
 /// Of tensors that operations take which are timed in turn, over the ranks that have copies of them: more
 /// than caches hold, so that each operation finds what the others left there.
 constexpr int64_t kMaxBytesInTurn = int64_t{256} << 20;
-constexpr double kOtherBudget = 0.05;  // of the update and of reading, each
 /// A forward and backward of more than about so many seconds is timed at fewer samples: each
 /// operation is run a few times.
 constexpr double kMaxPassSeconds = 1;
-/// Of a parameter that is updated to time an update: it, its gradient, both moments and a copy.
-constexpr int64_t kUpdatedBytes = 5 * 4;
 
 /// Samples of a micro-batch, or the part of them that does not take too long.
 int64_t samples_to_time(const plan::Plan& plan) {
@@ -51,31 +42,6 @@ int64_t samples_to_time(const plan::Plan& plan) {
   const int64_t grains = static_cast<int64_t>(most) / plan.config.train.grain;
   const int64_t samples = std::max<int64_t>(1, grains) * plan.config.train.grain;
   return std::min(plan.micro_batch, samples);
-}
-
-std::vector<RecordedOperation> own_operations(const TimingJob& job, int64_t samples) {
-  std::vector<RecordedOperation> all;
-  for (plan::Operation& one : plan::operations_of(job.plan.model, samples)) {
-    one.index = all.size();
-    const auto [timed, scale] = part_within(one, kMaxBytesInTurn / job.busy_ranks);
-    all.push_back({one, own_call(timed, job.plan.kernels), tensor_bytes(timed), scale});
-  }
-  return all;
-}
-
-data::Loader loader_of(const TimingJob& job) {
-  return make_loader(job.plan, job.workload.dataset, job.plan.shares[0].samples);
-}
-
-std::vector<RecordedOperation> seen_operations(const TimingJob& job, int64_t samples) {
-  layers::Batch batch;
-  const data::Loader loader = loader_of(job);
-  const int64_t begin = loader.options().share.begin;
-  data::read_batch(*job.workload.dataset.samples, loader, 0, {begin, begin + samples}, batch);
-  const auto ranks = static_cast<int>(job.plan.config.mesh.axial);
-  const auto axis = parallel::tensor::Axis::silent(0, ranks, [](const auto&) {});
-  const auto model = make_model(job.plan, job.workload.make, c10::kCPU, {.cut = axis});
-  return record_operations(*model, batch, training_scopes(job.plan.config, *model));
 }
 
 /// A rank's calls in the order of a step: all begin, then all end in reverse. Two parts of each call, those
@@ -157,140 +123,15 @@ std::vector<plan::TimedOperation> timed_operations(const TimingJob& job,
                                });
 }
 
-/// Rounds of one part.
-double time_alone(const TimingJob& job, const std::function<std::function<void()>()>& make) {
-  return time_with_busy_ranks(job.busy_ranks, kOtherBudget, 1, [&]() -> Round {
-    return [part = make()](std::vector<double>& seconds) { add_seconds(seconds[0], part); };
-  })[0];
-}
-
-/// The norm and the optimizer on parameters of these sizes, as a rank has them that has all.
-class Update {
- public:
-  Update(const std::vector<int64_t>& sizes, const plan::Plan& plan)
-      : layout_(plan::gradient_buckets(sizes, plan.config.comm.bucket_bytes).flat) {
-    const auto type =
-        plan.kernels.precision == plan::Precision::kFloat64 ? at::kDouble : at::kFloat;
-    std::vector<parallel::NamedParameter> parameters;
-    for (const int64_t size : sizes) {
-      parameters.push_back(
-          {fmt::format("parameter {}", parameters.size()), at::zeros({size}, type)});
-    }
-    gradients_ = at::full({layout_.count}, 1e-3, type);
-    optimizer_ = optimizer_of(plan)(
-        parallel::whole_part(parameters, layout_, at::zeros({layout_.count}, type), gradients_,
-                             parallel::decay_matrices(plan.config.train.weight_decay)),
-        {});
-  }
-
-  void run() {
-    const double norm = parallel::grad_norm(gradients_, layout_);
-    optimizer_->step(1e-6, std::max(1.0, norm));
-  }
-
- private:
-  layout::FlatLayout layout_;
-  at::Tensor gradients_;
-  std::unique_ptr<parallel::FlatOptimizer> optimizer_;
-};
-
 double update_seconds(const TimingJob& job) {
-  std::vector<int64_t> sizes;
-  int64_t elements = 0;
-  const int64_t most = std::max<int64_t>(1, kMaxBytesInTurn / kUpdatedBytes / job.busy_ranks);
-  for (const int64_t size : job.plan.model.parameter_sizes()) {
-    if (elements >= most) break;
-    sizes.push_back(std::min(size, most - elements));
-    elements += sizes.back();
-  }
-  if (sizes.empty()) return 0;
-  const double seconds = time_alone(
-      job, [&] { return [update = std::make_shared<Update>(sizes, job.plan)] { update->run(); }; });
-  return seconds * static_cast<double>(job.plan.model.num_parameters()) /
-         static_cast<double>(elements);
-}
-
-double sample_seconds(const TimingJob& job) {
-  const data::Loader loader = loader_of(job);
-  const layout::Range positions = loader.micro_batches().front();
-  const double seconds = time_alone(job, [&] {
-    return [&, batch = std::make_shared<layers::Batch>(), step = int64_t{0}]() mutable {
-      data::read_batch(*job.workload.dataset.samples, loader, step++, positions, *batch);
-    };
-  });
-  return seconds / static_cast<double>(positions.size());
-}
-
-/// From sample to sample, each of which is read by itself.
-double sample_deviation(const TimingJob& job) {
-  constexpr int64_t kMaxReads = 64;
-  const data::Loader loader = loader_of(job);
-  layout::Range positions = loader.options().share;
-  positions.end = std::min(positions.end, positions.begin + kMaxReads);
-  layers::Batch batch;
-  std::vector<double> seconds;
-  const int64_t begun = base::now_ns();
-  const auto elapsed = [](int64_t since) {
-    return static_cast<double>(base::now_ns() - since) * 1e-9;
-  };
-  for (int64_t at = positions.begin; at < positions.end; ++at) {
-    const int64_t start = base::now_ns();
-    data::read_batch(*job.workload.dataset.samples, loader, 0, {at, at + 1}, batch);
-    seconds.push_back(elapsed(start));
-    if (elapsed(begun) > kOtherBudget) break;
-  }
-  const auto count = static_cast<double>(seconds.size());
-  const double mean = std::reduce(seconds.begin(), seconds.end()) / count;
-  double squares = 0;
-  for (const double one : seconds) squares += (one - mean) * (one - mean);
-  return std::sqrt(squares / count);
-}
-
-/// Of two runs: parts are differences, which one interruption would spoil.
-void add_least(double& seconds, const std::function<void()>& part) {
-  double first = 0, second = 0;
-  add_seconds(first, part);
-  add_seconds(second, part);
-  seconds += std::min(first, second);
-}
-
-/// Samples are read up to each of their parts, in turn.
-std::vector<plan::SamplePart> sample_parts(const TimingJob& job, double sample_seconds) {
-  constexpr double kMaxRound = 0.03;  // of all parts, where one sample is not longer
-  const data::Source& source = *job.workload.dataset.samples;
-  std::vector<std::string> names = source.parts();
-  if (names.empty()) return {};
-  const data::Loader loader = loader_of(job);
-  const auto count = static_cast<int64_t>(
-      kMaxRound / std::max(1e-9, sample_seconds * static_cast<double>(names.size())));
-  layout::Range positions = loader.options().share;
-  positions.end = std::min(positions.end, positions.begin + std::max<int64_t>(1, count));
-  const auto read_until = [&](size_t part, int64_t step, layers::Batch& batch) {
-    const std::vector<data::EpochSample> samples = loader.at(step, positions);
-    for (int64_t row = 0; row < positions.size(); ++row) {
-      const data::EpochSample one = samples[static_cast<size_t>(row)];
-      throw_if_error(source.read_parts(part, {one.epoch, one.index, &batch, row}));
-    }
-  };
-  const size_t num_parts = names.size();
-  if (source.mixes_pairs()) names.emplace_back("mixup, cutmix");
-  const auto make_round = [&]() -> Round {
-    return [&, batch = std::make_shared<layers::Batch>(),
-            step = int64_t{0}](std::vector<double>& seconds) mutable {
-      data::shape_batch(source.shape(), positions, *batch);
-      for (size_t part = 0; part < num_parts; ++part) {
-        add_least(seconds[part], [&] { read_until(part, step, *batch); });
-      }
-      if (names.size() > num_parts) {
-        add_least(seconds.back(),
-                  [&] { data::read_batch(source, loader, step, positions, *batch); });
-      }
-      ++step;
-    };
-  };
-  return plan::parts_of_sample(
-      names, time_with_busy_ranks(job.busy_ranks, 2 * kOtherBudget, names.size(), make_round),
-      sample_seconds);
+  const int64_t most = kMaxBytesInTurn / TimedUpdate::kBytesOfElement / job.busy_ranks;
+  const UpdatePart part = part_of_update(job.plan, most);
+  if (part.sizes.empty()) return 0;
+  return part.scale * time_alone(job, [&] {
+           return [update = std::make_shared<TimedUpdate>(part.sizes, job.plan, c10::kCPU)] {
+             update->run();
+           };
+         });
 }
 
 /// Of all blocks, by those of the part that are timed: the same ones, or of fewer residues.
@@ -355,26 +196,6 @@ double timed_probe() {
 
 }  // namespace
 
-namespace {
-
-/// Of a file that is read past the kernel's cache: how long a page takes, and how often one comes. Where all pages
-/// stay in memory, after its first step a run waits for none.
-void add_pages(const TimingJob& job, plan::OperationTimes& times) {
-  const Dataset& dataset = job.workload.dataset;
-  if (!dataset.cache) return;
-  times.page_seconds = dataset.cache->seconds_per_page().or_throw();
-  std::vector<uint32_t> pages = dataset.samples->train_pages();
-  const auto samples = static_cast<double>(pages.size());
-  std::ranges::sort(pages);
-  const auto last = std::ranges::unique(pages).begin();
-  const auto count = std::distance(pages.begin(), last);
-  if (count > job.plan.config.data.pages) {
-    times.pages_per_sample = static_cast<double>(count) / samples;
-  }
-}
-
-}  // namespace
-
 plan::OperationTimes time_operations(const TimingJob& job) {
   const compute::AppliedForAWhile kernels(job.plan.kernels, job.plan.threads);
   const lens::KeptGenerator generator;
@@ -384,7 +205,8 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   const int64_t samples = samples_to_time(job.plan);
   const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const std::vector<RecordedOperation> all =
-      names_its_own ? own_operations(job, samples) : seen_operations(job, samples);
+      names_its_own ? own_operations(job, samples, {c10::kCPU, kMaxBytesInTurn / job.busy_ranks})
+                    : seen_operations(job, samples);
   TimedLayers timed{.operations = timed_operations(job, all)};
   if (!names_its_own) timed = in_layers(job, operations_of(all), std::move(timed.operations));
   const double of_sample = sample_seconds(job);
