@@ -11,7 +11,7 @@ from command import HANJI, CommandTest
 class Doctor(CommandTest):
     def test_one_page_and_the_same_as_json(self):
         page = self.hanji("doctor").stdout
-        for section in ("versions", "cores", "kernels", "ranks", "shared memory", "limits", "disk",
+        for section in ("versions", "cores", "kernels", "gpu", "ranks", "shared memory", "limits", "disk",
                         "launchers", "engines", "environment"):
             self.assertRegex(page, f"(?m)^{section}$")
         self.assertLessEqual(len(page.splitlines()), 80)

@@ -26,7 +26,9 @@ class Topo(CommandTest):
         self.assertIsNone(graph["measured"])
 
     def test_measured_within_its_time(self):
-        measured = json.loads(self.hanji("topo", "--measure", "--json").stdout)["measured"]
+        graph = json.loads(self.hanji("topo", "--measure", "--json").stdout)
+        measured, gpu = graph["measured"], graph["measured_gpu"]
+        self.assertTrue(gpu.get("unknown") or gpu["bf16_flops"], gpu)
         self.assertLess(measured["seconds"], 20)
         cores = [one["num_copies"] for one in measured["copies"]]
         self.assertEqual(cores[:8], list(range(1, min(len(cores), 8) + 1)))
@@ -37,6 +39,7 @@ class Topo(CommandTest):
         text = self.hanji("topo", "--measure").stdout
         for one in measured["pairs"]:
             self.assertRegex(text, r"CPUs {} and {}: flag ".format(*one["cpus"]))
+        self.assertIn("GPU not measured: " + gpu["unknown"] if "unknown" in gpu else "GPU measured on ", text)
 
     def test_nominal(self):
         links = {one["name"]: one for one in json.loads(self.hanji("topo", "--nominal", "--json").stdout)}
