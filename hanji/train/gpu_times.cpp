@@ -1,8 +1,10 @@
 #include "hanji/train/gpu_times.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <mutex>
 
