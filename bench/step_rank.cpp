@@ -84,7 +84,7 @@ double products_seconds(const plan::Plan& plan, int rank) {
 void save_initial(const train::Job& job, const std::string& path) {
   std::vector<checkpoint::TensorEntry> model;
   for (const auto& one : train::model_of(train::view_of(job))) {
-    model.push_back({one.name, one.tensor});
+    model.push_back({one.name, one.tensor.cpu()});
   }
   base::throw_if_error(checkpoint::write_safetensors(path, checkpoint::views_of(model).or_throw()));
 }
