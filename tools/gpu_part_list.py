@@ -32,7 +32,8 @@ def model_settings(bench, model):
              "char": (["model.preset=char", "train.global_batch=64", "model.dropout=0.1"], 20),
              "baby": (["model.preset=baby", "train.global_batch=8"], 10),
              "gpt2": (["model.preset=gpt2", "train.global_batch=2", "model.block=256"], 5),
-             "resnet18": (["model.preset=resnet18", "data.images=generated", "train.global_batch=32"], 4),
+             "resnet18": (["model.preset=resnet18", "data.images=generated", "train.global_batch=64",
+                           "train.learning_rate=1e-4"], 3),
              "evoformer-demo": (["model.preset=evoformer-demo", "train.global_batch=4"], 4)}
     small = {"char": (["model.preset=char", "train.global_batch=4", "model.dropout=0.1"], 8),
              "baby": (["model.preset=baby", "train.global_batch=1", "model.block=64"], 3),
