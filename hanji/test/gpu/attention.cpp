@@ -49,8 +49,11 @@ struct Attended {
 Attended attend(HostViews& views, const Tensor& query, const Tensor& key, const Tensor& value,
                 const Mask& mask, bool causal, Scale scale) {
   const auto host_mask = mask && mask->defined() ? Mask(views.of(*mask)) : Mask();
-  const auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-      views.of(query), views.of(key), views.of(value), 0.0, causal, host_mask, scale);
+  const auto [out, sums] = [&] {
+    const OnHost now;
+    return at::_scaled_dot_product_flash_attention_for_cpu(
+        views.of(query), views.of(key), views.of(value), 0.0, causal, host_mask, scale);
+  }();
   return {views.back(out), views.back(sums)};
 }
 
@@ -59,8 +62,11 @@ std::tuple<Tensor, Tensor, Tensor> gradients(HostViews& views, const std::array<
   std::array<Tensor, 6> host;
   for (size_t i = 0; i < host.size(); ++i) host[i] = views.of(kept[i]);
   const auto host_mask = mask && mask->defined() ? Mask(views.of(*mask)) : Mask();
-  const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      host[0], host[1], host[2], host[3], host[4], host[5], 0.0, causal, host_mask, scale);
+  const auto [query, key, value] = [&] {
+    const OnHost now;
+    return at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        host[0], host[1], host[2], host[3], host[4], host[5], 0.0, causal, host_mask, scale);
+  }();
   return {views.back(query), views.back(key), views.back(value)};
 }
 

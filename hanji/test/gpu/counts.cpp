@@ -1,11 +1,13 @@
 #include "hanji/test/gpu/counts.h"
 
+#include <c10/util/Backtrace.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <mutex>
 
@@ -69,6 +71,8 @@ void count_operation(const std::string& name) {
 }
 
 void count_synchronization(const std::string& why) {
+  static const bool traced = std::getenv("FAKE_GPU_TRACE") != nullptr;
+  if (traced) std::cerr << "the host waits: " << why << '\n' << c10::get_backtrace() << '\n';
   counts().add("synchronizations", 1);
   counts().add("synchronizations " + why, 1);
 }

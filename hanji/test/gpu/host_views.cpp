@@ -4,11 +4,18 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
+#include <memory>
 
 #include "hanji/test/gpu/memory.h"
 
 namespace hanji::test::gpu {
 namespace {
+
+class Unreported : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {}
+  bool memoryProfilingEnabled() const override { return false; }
+};
 
 /// Also of optional ones.
 bool holds_tensors(const c10::IValue& value) {
@@ -32,6 +39,9 @@ c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
 }
 
 }  // namespace
+
+OnHost::OnHost()
+    : unreported_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Unreported>()) {}
 
 at::Tensor tensor_over(const c10::Storage& storage, const at::Tensor& like, c10::DispatchKey key) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <vector>
 
@@ -40,6 +43,17 @@ class HostViews {
   c10::Device device_ = {c10::kCUDA, 0};
   std::vector<Pair> tensors_;
   std::vector<Storages> storages_;
+};
+
+/// While it is there, what this thread calls is a kernel's: below autograd, and its memory is reported
+/// to nobody, for what a kernel returns becomes the device's.
+class OnHost {
+ public:
+  OnHost();
+
+ private:
+  c10::DebugInfoGuard unreported_;
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;
 };
 
 /// A tensor of `storage` with the sizes of `like`.

@@ -1,15 +1,12 @@
 // The kernels of the stand-in for a GPU: every operation runs with libtorch's kernel for CPUs on the
 // memory of the device's tensors, after the checks that libtorch for CUDA makes.
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/set_native.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -25,13 +22,6 @@ using at::Tensor;
 
 constexpr c10::DispatchKeySet kHost(c10::DispatchKey::CPU);
 constexpr c10::DispatchKeySet kDevice(c10::DispatchKey::CUDA);
-
-/// What a kernel takes for a moment is nobody's memory.
-class Unreported : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {}
-  bool memoryProfilingEnabled() const override { return false; }
-};
 
 void run_on_host(const c10::OperatorHandle& operation, c10::DispatchKeySet,
                  torch::jit::Stack* stack) {
@@ -50,9 +40,7 @@ void run_on_host(const c10::OperatorHandle& operation, c10::DispatchKeySet,
     if (argument.isDevice()) argument = c10::Device(c10::kCPU);
   }
   {
-    const c10::DebugInfoGuard unreported(c10::DebugInfoKind::PROFILER_STATE,
-                                         std::make_shared<Unreported>());
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const OnHost now;
     operation.redispatchBoxed(kHost, &on_host);
   }
   views.finish();
@@ -90,7 +78,7 @@ Tensor& copy(Tensor& to, const Tensor& from, bool non_blocking) {
   count_copy(to, from, non_blocking);
   HostViews views;
   auto host = views.of(to);
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const OnHost now;
   at::_ops::copy_::redispatch(kHost, host, views.of(from), false);
   return to;
 }
@@ -100,6 +88,7 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   count_synchronization("aten::_local_scalar_dense");
   count_copy_to_host(self.element_size());
   HostViews views;
+  const OnHost now;
   return at::_ops::_local_scalar_dense::redispatch(kHost, views.of(self));
 }
 
