@@ -16,6 +16,8 @@ void all_reduce_on_host(at::Tensor& values, const Group& group, const AllReduceO
     all_reduce(values, group, options, call_site).wait();
     return;
   }
+  // Nothing comes from elsewhere, and the host need not wait for the device.
+  if (group.size() == 1 && options.factor == 1) return;
   at::Tensor there = values.to(device_of(group), /*non_blocking=*/true);
   all_reduce(there, group, options, call_site).wait();
   values.copy_(there);
@@ -25,6 +27,10 @@ void all_gather_on_host(at::Tensor& output, const at::Tensor& input, const Group
                         const CallOptions& options, std::source_location call_site) {
   if (group.serves(input.device())) {
     all_gather(output, input, group, options, call_site).wait();
+    return;
+  }
+  if (group.size() == 1) {
+    output.copy_(input.view_as(output));
     return;
   }
   const at::Tensor mine = input.to(device_of(group), /*non_blocking=*/true);

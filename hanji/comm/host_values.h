@@ -17,7 +17,7 @@ c10::Device device_of(const Group& group);
 /// all_reduce() of a few values on the CPU over any engine, waited for: where the engine moves
 /// tensors of another device only, they go there and back.
 ///
-/// Cost    on such an engine the host waits for the device.
+/// Cost    on such an engine the host waits for the device, unless the group has one rank.
 /// Errors  as all_reduce() and Work::wait().
 void all_reduce_on_host(at::Tensor& values, const Group& group, const AllReduceOptions& options,
                         std::source_location call_site = std::source_location::current());

@@ -52,13 +52,15 @@ class Walk {
         output_(flat(request.output, type_)) {
     const at::Tensor& given = request.input.defined() ? request.input : request.output;
     const auto options = given.options().dtype(type_).requires_grad(false);
-    slot_ = at::empty({list.slot_elements}, options);
-    result_ = at::empty({list.slot_elements}, options);
+    // A group of one, and a rank that only gives, have no use for one of them: a bucket's size each.
+    if (uses(Place::kSlot)) slot_ = at::empty({list.slot_elements}, options);
+    if (uses(Place::kResult)) result_ = at::empty({list.slot_elements}, options);
   }
 
   Status run();
 
  private:
+  bool uses(Place place) const;
   at::Tensor view(const Operand& operand, int64_t count) const;
   std::byte* address(const Step& step) const;
   size_t end_of_messages(size_t begin) const;
@@ -75,6 +77,13 @@ class Walk {
   const c10::ScalarType type_;
   at::Tensor input_, output_, slot_, result_;
 };
+
+bool Walk::uses(Place place) const {
+  const auto is_there = [&](const Operand& one) { return one.place == place; };
+  return std::ranges::any_of(steps(), [&](const Step& step) {
+    return std::ranges::any_of(step.from, is_there) || std::ranges::any_of(step.to, is_there);
+  });
+}
 
 Status Walk::run() {
   const at::NoGradGuard no_grad;
