@@ -63,8 +63,14 @@ std::string describe_exception(const std::exception_ptr& exception) {
 }
 
 bool is_out_of_memory(const std::exception& error) {
+  const std::string_view what = error.what();
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;
+         what.find("can't allocate memory") != std::string_view::npos ||
+         is_out_of_gpu_memory(error);
+}
+
+bool is_out_of_gpu_memory(const std::exception& error) {
+  return std::string_view(error.what()).find("CUDA out of memory") != std::string_view::npos;
 }
 
 Status status_of_program(const std::exception_ptr& exception) {

@@ -14,6 +14,9 @@ std::string describe_exception(const std::exception_ptr& exception);
 /// Whether memory ran out, also in libtorch's allocator, whose error has no type of its own.
 bool is_out_of_memory(const std::exception& error);
 
+/// Whether that was a GPU's.
+bool is_out_of_gpu_memory(const std::exception& error);
+
 /// A Status for an exception that code of the program threw: the code and message of an Error, kOutOfMemory
 /// where memory ran out, else kInvalidArgument with describe_exception().
 Status status_of_program(const std::exception_ptr& exception);

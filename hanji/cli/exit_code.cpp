@@ -1,7 +1,10 @@
 #include "hanji/cli/exit_code.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <csignal>
+#include <string_view>
 #include <system_error>
 
 #include "hanji/base/exception.h"
@@ -32,6 +35,13 @@ Status status_of(const std::exception& error) {
     return base::no_more_processes("start a thread", EAGAIN);
   }
   if (!base::is_out_of_memory(error)) return base::internal(error.what());
+  if (base::is_out_of_gpu_memory(error)) {
+    const std::string_view what = error.what();
+    return base::out_of_memory(
+        fmt::format("{}; lower train.micro_batch, the samples that are on the "
+                    "GPU at once",
+                    what.substr(0, what.find('\n'))));
+  }
   return base::out_of_memory("there is not enough memory for it; ask for less");
 }
 

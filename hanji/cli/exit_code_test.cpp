@@ -33,6 +33,16 @@ TEST(ExitCode, MemoryThatRanOutIsToldInPlainWordsWhoeverAskedForIt) {
   EXPECT_EQ(status_of(std::runtime_error("other")).code(), Code::kInternal);
 }
 
+TEST(ExitCode, MemoryOfAGpuThatRanOutIsToldWithItsFiguresAndAWayOut) {
+  const Status of_gpu =
+      status_of(std::runtime_error("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 "
+                                   "GiB free.\nException raised"));
+  EXPECT_EQ(of_gpu.code(), Code::kOutOfMemory);
+  EXPECT_EQ(of_gpu.message(),
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free.; lower "
+            "train.micro_batch, the samples that are on the GPU at once");
+}
+
 TEST(ExitCode, AStopThatWasSavedSaysWhichSignalAskedForIt) {
   EXPECT_EQ(stop_code(0), 0);
   EXPECT_EQ(stop_code(SIGINT), kInterrupted);

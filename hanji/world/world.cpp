@@ -251,7 +251,9 @@ Status status_of(std::exception_ptr exception) {
     }
     return base::no_more_processes("start a thread", error.code().value());
   } catch (const std::exception& error) {
-    if (base::is_out_of_memory(error)) return base::out_of_memory(error.what());
+    if (base::is_out_of_memory(error)) {
+      return base::out_of_memory(base::describe_exception(std::current_exception()));
+    }
     return base::internal(base::describe_exception(std::current_exception()));
   } catch (...) {
     return base::internal(base::describe_exception(std::current_exception()));

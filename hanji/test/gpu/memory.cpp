@@ -18,7 +18,7 @@ constexpr size_t kBlock = 512;  // as libtorch's allocator for CUDA
 
 size_t in_blocks(size_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
-/// Counts, and tells whoever follows this thread's allocations.
+/// Counts, and reports to what follows the allocations of this thread.
 void report(void* data, int64_t bytes, c10::Device device) {
   const auto now = static_cast<size_t>(count_memory(bytes).bytes);
   c10::reportMemoryUsageToProfiler(data, bytes, now, now, device);
