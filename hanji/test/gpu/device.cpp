@@ -12,6 +12,7 @@
 
 #include "hanji/test/gpu/counts.h"
 #include "hanji/test/gpu/memory.h"
+#include "hanji/test/gpu/pending.h"
 
 namespace hanji::test::gpu {
 namespace {
@@ -33,6 +34,17 @@ struct Current {
   std::array<c10::StreamId, kMaxDevices> streams = {};
 };
 thread_local Current current;
+
+/// What was asked about is over.
+bool over() {
+  end_copies();
+  return true;
+}
+
+void wait_for(const char* what) {
+  count_synchronization(what);
+  end_copies();
+}
 
 struct Event {
   uint64_t recorded = 0;
@@ -86,12 +98,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     delete static_cast<Event*>(event);
   }
   void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  bool queryStream(const c10::Stream&) const override { return true; }
+  bool queryEvent(void*) const override { return over(); }
+  bool queryStream(const c10::Stream&) const override { return over(); }
   double elapsedTime(void*, void*, c10::DeviceIndex) const override { return 0; }
-  void synchronizeStream(const c10::Stream&) const override { count_synchronization("stream"); }
-  void synchronizeEvent(void*) const override { count_synchronization("event"); }
-  void synchronizeDevice(c10::DeviceIndex) const override { count_synchronization("device"); }
+  void synchronizeStream(const c10::Stream&) const override { wait_for("stream"); }
+  void synchronizeEvent(void*) const override { wait_for("event"); }
+  void synchronizeDevice(c10::DeviceIndex) const override { wait_for("device"); }
 
  private:
   static c10::DeviceIndex index_of(c10::Device device) {
@@ -130,7 +142,7 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return exchangeDevice(index);
   }
-  void deviceSynchronize(c10::DeviceIndex) const override { count_synchronization("device"); }
+  void deviceSynchronize(c10::DeviceIndex) const override { wait_for("device"); }
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
   at::Allocator* getPinnedMemoryAllocator() const override { return pinned_memory(); }
   at::Allocator* getCUDADeviceAllocator() const override { return device_memory(); }

@@ -94,6 +94,21 @@ TEST(FakeGpu, CountsWhereTheHostWaits) {
   EXPECT_EQ(fake_gpu_count("bytes_to_device"), 32);
 }
 
+TEST(FakeGpu, CopiesThatNobodyWaitedForAreNotThereYet) {
+  const auto x = at::ones({4}, kGpu);
+  auto here = at::zeros({4}).pin_memory();
+  here.copy_(x, /*non_blocking=*/true);
+  EXPECT_TRUE(here.isnan().all().item<bool>());
+  x.sum().item();
+  EXPECT_EQ(here.sum().item<float>(), 4);
+
+  x.copy_(here, /*non_blocking=*/true);
+  here.zero_();
+  EXPECT_THROW(x.sum().item(), c10::Error);
+  x.copy_(here, /*non_blocking=*/true);
+  EXPECT_EQ(x.sum().item<float>(), 0);
+}
+
 TEST(FakeGpu, RefusesKernelsWhoseBitsChangeWhereTheyMustRepeat) {
   const auto x = at::ones({4}, kGpu);
   x.cumsum(0);

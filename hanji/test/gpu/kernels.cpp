@@ -13,6 +13,7 @@
 #include "hanji/test/gpu/counts.h"
 #include "hanji/test/gpu/host_views.h"
 #include "hanji/test/gpu/memory.h"
+#include "hanji/test/gpu/pending.h"
 #include "hanji/test/gpu/rules.h"
 
 namespace hanji::test::gpu {
@@ -31,7 +32,10 @@ void run_on_host(const c10::OperatorHandle& operation, c10::DispatchKeySet,
   refuse_mixed_devices(operation, arguments);
   refuse_changing_bits(operation, arguments);
   count_operation(operation.schema().name());
-  if (is_read_by_host(operation)) count_synchronization(operation.schema().name());
+  if (is_read_by_host(operation)) {
+    count_synchronization(operation.schema().name());
+    end_copies();
+  }
   HostViews views;
   torch::jit::Stack on_host;
   for (const c10::IValue& argument : arguments) on_host.push_back(views.of(argument));
@@ -64,28 +68,35 @@ Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
 }
 
 /// Between pinned memory and the device the host need not wait, if it says so.
-void count_copy(const Tensor& to, const Tensor& from, bool non_blocking) {
+void finish_copy(const Tensor& to, const Tensor& from, bool non_blocking) {
   if (to.is_cuda() && from.is_cuda()) return;
   const Tensor& host = to.is_cuda() ? from : to;
   const size_t bytes = static_cast<size_t>(to.numel()) * from.element_size();
   to.is_cuda() ? count_copy_to_device(bytes) : count_copy_to_host(bytes);
-  if (non_blocking && is_pinned(host.const_data_ptr())) return;
+  if (non_blocking && is_pinned(host.const_data_ptr())) {
+    to.is_cuda() ? begin_copy_to_device(host) : begin_copy_to_host(host);
+    return;
+  }
   count_synchronization(to.is_cuda() ? "copy to device" : "copy to host");
+  end_copies();
 }
 
 Tensor& copy(Tensor& to, const Tensor& from, bool non_blocking) {
   count_operation("aten::copy_");
-  count_copy(to, from, non_blocking);
-  HostViews views;
-  auto host = views.of(to);
-  const OnHost now;
-  at::_ops::copy_::redispatch(kHost, host, views.of(from), false);
+  {
+    HostViews views;
+    auto host = views.of(to);
+    const OnHost now;
+    at::_ops::copy_::redispatch(kHost, host, views.of(from), false);
+  }
+  finish_copy(to, from, non_blocking);
   return to;
 }
 
 at::Scalar local_scalar_dense(const Tensor& self) {
   count_operation("aten::_local_scalar_dense");
   count_synchronization("aten::_local_scalar_dense");
+  end_copies();
   count_copy_to_host(self.element_size());
   HostViews views;
   const OnHost now;
