@@ -61,10 +61,12 @@ class Gpu(unittest.TestCase):
         code, results, table = self.run_parts([
             Part("refused", 1, 20, refused, ""), Part("broken", 1, 9, lambda bench: {}["absent"], ""),
             Part("absent", 1, 9, lambda bench: bench.program("bin", "no_such"), ""),
+            Part("module", 1, 9, lambda bench: bench.needs("no_such_module", "for nothing"), ""),
             Part("gpu", 1, 9, lambda bench: "", "", "needs a GPU"), Part("good", 1, 9, lambda bench: "7 ms", "")])
         self.assertEqual(code, 1)
         self.assertEqual({name: one["result"] for name, one in results.items()},
-                         {"refused": "failed", "broken": "failed", "absent": "skipped", "gpu": "skipped", "good": "ok"})
+                         {"refused": "failed", "broken": "failed", "absent": "skipped", "module": "skipped", "gpu": "skipped",
+                          "good": "ok"})
         self.assertEqual(results["refused"]["figure"], "exit code 3: error: planted")
         self.assertRegex(table, r"(?m)^broken +failed +[\d.]+ s  KeyError: 'absent'$")
         self.assertRegex(table, r"(?m)^good +ok +[\d.]+ s  7 ms$")

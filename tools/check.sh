@@ -162,7 +162,7 @@ check_gpu() {
   make_clean_root trixie g++,cmake,ninja-build,python3,python3-venv
   git clone -q --no-hardlinks "$ROOT" "$clean_root/root/hanji"
   cp -r gpu-pack "$clean_root/root/hanji"
-  in_clean_root "python3 -m venv /root/torch && /root/torch/bin/pip install -q --no-input $PYTHON_OTHER_TORCH numpy"
+  in_clean_root "python3 -m venv /root/torch && /root/torch/bin/pip install -q --no-input $PYTHON_OTHER_TORCH $PYTHON_CHECK"
   NETWORK=none in_clean_root "PATH=/root/torch/bin:\$PATH ./dev gpu --device cpu"
 }
 

@@ -119,6 +119,7 @@ def rows_of_bench(bench):
 
 def step_part(model, pairs, steps, compiled=False):
     def run(bench):
+        bench.needs("safetensors", "with which PyTorch's side reads initial values")
         size = ["--model", model] if bench.on_gpu else ["--model", "nano"]
         try:
             bench.python("bench/gpu_step.py", "--build", bench.a.build, "--device", bench.a.device, "--json", *size,

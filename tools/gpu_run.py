@@ -1,4 +1,5 @@
 """What a part of ./dev gpu works with: commands in time, runs of `hanji train`, their losses, the device's memory."""
+import importlib.util
 import json
 import math
 import os
@@ -127,6 +128,11 @@ class Bench:
 
     def python(self, script, *arguments, **keywords):
         return self.run([sys.executable, "-B", ROOT / script, *arguments], **keywords)
+
+    def needs(self, module, why):
+        """Skips the part where the runner's Python lacks a module; nothing is installed."""
+        if importlib.util.find_spec(module) is None:
+            raise Skipped(f"this python3 has no {module}, {why}")
 
     def train(self, name, settings, steps, device=None, resume=False):
         """A run of one rank; its folder."""
