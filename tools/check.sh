@@ -159,7 +159,7 @@ check_gpu() {
   [ "$(id -u)" -eq 0 ] || cannot_run "it makes a Debian root, which needs root"
   bash "$ROOT/dev" gpu --pack
   source tools/clean_root.sh
-  make_clean_root trixie g++,cmake,ninja-build,python3,python3-venv
+  make_clean_root trixie g++,cmake,ninja-build,python3,python3-dev,python3-venv
   git clone -q --no-hardlinks "$ROOT" "$clean_root/root/hanji"
   cp -r gpu-pack "$clean_root/root/hanji"
   in_clean_root "python3 -m venv /root/torch && /root/torch/bin/pip install -q --no-input $PYTHON_OTHER_TORCH $PYTHON_CHECK"

@@ -120,6 +120,8 @@ def rows_of_bench(bench):
 def step_part(model, pairs, steps, compiled=False):
     def run(bench):
         bench.needs("safetensors", "with which PyTorch's side reads initial values")
+        if compiled:
+            bench.needs_headers_of_python()
         size = ["--model", model] if bench.on_gpu else ["--model", "nano"]
         try:
             bench.python("bench/gpu_step.py", "--build", bench.a.build, "--device", bench.a.device, "--json", *size,

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -133,6 +134,11 @@ class Bench:
         """Skips the part where the runner's Python lacks a module; nothing is installed."""
         if importlib.util.find_spec(module) is None:
             raise Skipped(f"this python3 has no {module}, {why}")
+
+    def needs_headers_of_python(self):
+        """Skips a part that compiles code for the runner's Python where that has no headers."""
+        if not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists():
+            raise Skipped("this python3 has no Python.h, which torch.compile builds with")
 
     def train(self, name, settings, steps, device=None, resume=False):
         """A run of one rank; its folder."""
