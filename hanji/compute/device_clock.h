@@ -10,13 +10,13 @@ namespace hanji::compute {
 /// How work on a device is timed: a host queues calls, and the device carries them out in order. Tests bring
 /// one that is counted, not waited for.
 struct DeviceClock {
-  std::function<int64_t()> now_ns;  ///< Of the host.
+  std::function<int64_t()> now_ns;  ///< The host's.
   std::function<void()> wait;       ///< Until the device has done all that was queued.
   /// Queues work that keeps the device busy for about so many seconds, and takes the host a small part of them.
   std::function<void(double seconds)> occupy;
 };
 
-/// Of a real device. On the CPU a call is done when it returns, and so is what occupies it.
+/// Whether it is a real device. On the CPU a call is done when it returns, and so is what occupies it.
 /// Cost  of a GPU, 256 MiB on it as long as the clock lives, and some milliseconds to learn its speed.
 DeviceClock device_clock(c10::Device device);
 

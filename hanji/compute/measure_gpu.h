@@ -13,7 +13,7 @@ namespace hanji::compute {
 /// How large the products and the copies of a measurement become, at most: they are doubled until one takes a
 /// millisecond.
 struct GpuProbe {
-  int64_t side = 8192;                      ///< Of the square matrices.
+  int64_t side = 8192;                      ///< Side of the square matrices.
   int64_t copy_bytes = int64_t{512} << 20;  ///< Within the device's memory.
   int64_t host_bytes = int64_t{64} << 20;   ///< From pinned memory of the host.
 };

@@ -35,7 +35,7 @@ TEST(MakePlanForGpus, EachRankTakesOneAndNcclJoinsThem) {
   EXPECT_TRUE(plan_from_json(to_json(plan)).ok());
 }
 
-/// Of 16 samples on one GPU: 40 ms of operations, and `launch` seconds for each of 10 of them.
+/// Times of 16 samples on one GPU: 40 ms of operations, and `launch` seconds for each of 10 of them.
 PlanInputs timed_gpu(double launch) {
   PlanInputs inputs = three_gpus();
   inputs.config.run.ranks = 1;

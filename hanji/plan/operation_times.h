@@ -20,7 +20,7 @@ struct TimedOperation {
   double seconds = 0;  ///< Of one call, forward and backward where it has both.
   double forward = 0;  ///< Of these, the forward; 0: not told apart.
   double launch =
-      0;  ///< Of the host, which queues the call for a GPU; `seconds` are the GPU's then.
+      0;  ///< The host's, which queues the call for a GPU; `seconds` are the GPU's then.
   bool operator==(const TimedOperation&) const = default;
 };
 
@@ -56,10 +56,10 @@ struct OperationTimes {
   /// Reading and checking a page of a file past the kernel's cache; 0: none is read so.
   double page_seconds = 0;
   double pages_per_sample = 0;  ///< Pages that come for each sample that is read, of all ranks.
-  /// Of the GPU that operations were timed on; none: on this host's cores.
+  /// Rates of the GPU that operations were timed on; none: on this host's cores.
   std::optional<topology::GpuRates> gpu = {};
 
-  /// Of forwards and backwards of so many samples in so many passes. On a GPU the longer of two sums: the
+  /// Seconds of forwards and backwards of so many samples in so many passes. On a GPU the longer of two sums: the
   /// operations' own, and their launches, which do not depend on the samples. A host queues ahead of its device
   /// until it reads a number, so that within a step one of the two waits for the other all the time.
   double seconds_of(double samples, int64_t passes = 1) const;

@@ -64,7 +64,7 @@ double seconds_of_a_sample(const plan::Plan& plan) {
 
 bool on_gpus(const plan::Plan& plan) { return plan.config.compute.device == plan::Device::kCuda; }
 
-/// Of GPUs nothing is known of transfer and skew: with several ranks compute has no measurement of its own, and
+/// On GPUs nothing is known of transfer and skew: with several ranks compute has no measurement of its own, and
 /// the step no prediction.
 std::vector<Comparison> compare_gpu_step(const plan::Plan& plan, const Measured& m) {
   if (!plan.times.gpu) return {};

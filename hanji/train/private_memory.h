@@ -38,7 +38,7 @@ class PrivateMemory {
   int64_t current_bytes() const;
   /// Of the sum with the heap's, if there is one; taken whenever either grows.
   int64_t peak_bytes() const;
-  /// Of tensors on GPUs alone, which the other figures have too; nothing where there was none.
+  /// Tensors on GPUs alone, which the other figures have too; nothing where there was none.
   DeviceMemory device() const;
   /// Of private ones, the maximum since begin_peak(), or since the last mark below.
   int64_t recent_peak_bytes() const;

@@ -227,7 +227,7 @@ class StepWalk {
   const StepInputs& inputs_;
   std::vector<UnderWay> under_way_;
   int64_t num_under_way_ = 0;       ///< In all stages.
-  std::vector<at::Tensor> losses_;  ///< That were not read yet.
+  std::vector<at::Tensor> losses_;  ///< Not read yet.
   int first_stage_ = 0;             ///< Of this rank, whose backward is a micro-batch's last.
   Totals mine_;
 };

@@ -23,7 +23,7 @@ struct Measurement {
   checkpoint::StateHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
-  int64_t gpu_peak_bytes = 0;  ///< Of the rank whose tensors had most on its GPU; 0: none had any,
+  int64_t gpu_peak_bytes = 0;  ///< The rank's whose tensors had most on its GPU; 0: none had any,
   int64_t gpu_reserved_bytes = 0;  ///< and the most that libtorch's allocator took from one.
   int64_t process_bytes = 0;       ///< Bytes of the rank that had most, before its first tensor,
   int64_t resident_bytes = 0;      ///< and of everything at once.

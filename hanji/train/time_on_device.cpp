@@ -21,12 +21,12 @@
 namespace hanji::train {
 namespace {
 
-/// Of a GPU over the modest core of plan::estimated_seconds(): 20 TF/s, and 2 TB/s.
+/// A GPU over the modest core of plan::estimated_seconds(): 20 TF/s, and 2 TB/s.
 constexpr double kTimesACore = 200;
 constexpr double kShortestCall = 10e-6;  ///< With its launch.
 constexpr double kUpdateSeconds = 0.1;
 constexpr double kEngineSeconds = 0.05;
-/// Of the operations' seconds, shared out among all alike: the rest is by their estimates.
+/// Share of the operations' seconds that is divided out among all alike: the rest is by their estimates.
 constexpr double kAlike = 0.4;
 
 double seconds_since(const compute::DeviceClock& clock, int64_t begin_ns) {

@@ -15,7 +15,7 @@ namespace hanji::train {
 struct DeviceTiming {
   c10::Device device;
   compute::DeviceClock clock;
-  int64_t max_bytes = int64_t{2} << 30;  ///< Of the tensors of one operation, and of an update.
+  int64_t max_bytes = int64_t{2} << 30;  ///< Tensors of one operation, and of an update.
   double operations_seconds = 3;
   double rates_seconds = 0.6;
   compute::GpuProbe probe = {};

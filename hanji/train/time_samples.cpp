@@ -14,7 +14,7 @@
 namespace hanji::train {
 namespace {
 
-/// Of two runs: parts are differences, which one interruption would spoil.
+/// The shorter of two runs: parts are differences, which one interruption would spoil.
 void add_least(double& seconds, const std::function<void()>& part) {
   double first = 0, second = 0;
   add_seconds(first, part);

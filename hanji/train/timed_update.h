@@ -16,7 +16,7 @@ namespace hanji::train {
 /// The norm and the optimizer on parameters of these sizes, as a rank has them that has all.
 class TimedUpdate {
  public:
-  /// Of a parameter: it, its gradient, both moments and a copy.
+  /// What lies there of a parameter: it, its gradient, both moments and a copy.
   static constexpr int64_t kBytesOfElement = 5 * 4;
 
   TimedUpdate(const std::vector<int64_t>& sizes, const plan::Plan& plan, c10::Device device);

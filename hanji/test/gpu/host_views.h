@@ -28,7 +28,7 @@ class HostViews {
   /// back().
   void finish();
 
-  /// That of the first tensor.
+  /// The first tensor's.
   c10::Device device() const { return device_; }
 
  private:
