@@ -18,7 +18,7 @@ constexpr int64_t kFillerBytes = int64_t{256} << 20;
 /// More would fill the queue of a device, and the host would wait for it.
 constexpr int kMaxCalls = 32;
 constexpr int kMaxRounds = 15;
-/// A device that has as much to do as its host to queue, or more.
+/// Times over the launches from which the device, and not the queueing host, takes the time.
 constexpr double kDeviceBound = 1.3;
 /// How much longer the device is occupied than the host queues.
 constexpr double kOccupied = 2;

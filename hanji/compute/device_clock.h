@@ -16,8 +16,8 @@ struct DeviceClock {
   std::function<void(double seconds)> occupy;
 };
 
-/// Whether it is a real device. On the CPU a call is done when it returns, and so is what occupies it.
-/// Cost  of a GPU, 256 MiB on it as long as the clock lives, and some milliseconds to learn its speed.
+/// The clock of a device. On the CPU a call is done when it returns, and so is what occupies it.
+/// Cost  on a GPU, 256 MiB on it as long as the clock lives, and some milliseconds to learn its speed.
 DeviceClock device_clock(c10::Device device);
 
 /// One call, by its two sides. A call that reads a number has all of its time in both.
