@@ -527,6 +527,8 @@ hanji bench all_reduce --ranks 2 --bytes 64KiB --pairs 3 --peer gloo --cold
 - *Unsteady pairs are left out.* Between rounds a flag goes from rank 0 to rank 1 and back. A pair in
   which that time changed by 20 % is left out; if most pairs are, there is no ratio.
 - `--json` prints one object per line and nothing else.
+- *A row* takes a line for the call and one for each form where the terminal has fewer columns than all need
+  (130, or 205 with both forms), so in files too.
 
 Open MPI and MPICH are measured by a small program of ours, built if `mpicc.openmpi` or `mpicc.mpich`
 exists; `--python .venv/bin/python` names a Python with torch for `pytorch`.

@@ -186,4 +186,40 @@ std::string unescape_bytes(std::string text) {
   return out += rest;
 }
 
+size_t text_columns(std::string_view text) {
+  size_t columns = 0;
+  for (; !text.empty(); ++columns) text.remove_prefix(std::max<size_t>(1, utf8_length(text)));
+  return columns;
+}
+
+namespace {
+
+std::string wrap_line(std::string_view line, size_t columns, size_t hanging) {
+  if (text_columns(line) <= columns) return std::string(line);
+  const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  std::string out, last(indent, ' ');
+  bool begins = true;
+  for (const std::string_view word : split(line.substr(indent), ' ')) {
+    if (!begins && text_columns(last) + 1 + text_columns(word) > columns) {
+      out += last + "\n";
+      last.assign(indent + hanging, ' ');
+      begins = true;
+    }
+    last.append(begins ? "" : " ").append(word);
+    begins = false;
+  }
+  return out + last;
+}
+
+}  // namespace
+
+std::string wrap(std::string_view text, int columns, int hanging) {
+  std::string out;
+  for (const std::string_view line : split(text, '\n')) {
+    out += wrap_line(line, static_cast<size_t>(columns), static_cast<size_t>(hanging)) + "\n";
+  }
+  out.pop_back();
+  return out;
+}
+
 }  // namespace hanji::base

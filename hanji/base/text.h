@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/terminal.h"
+
 namespace hanji::base {
 
 /// The candidate nearest to `word` (the first of equals), by insertions, deletions, replacements and
@@ -37,5 +39,12 @@ bool holds_bytes(std::string_view text);
 /// Bytes of the UTF-8 character that opens `text`; 0 if none does (overlong forms, surrogates and
 /// cut characters are none).
 size_t utf8_length(std::string_view text);
+
+/// Columns that `text`, UTF-8, takes in a terminal: one for each character.
+size_t text_columns(std::string_view text);
+
+/// `text` in lines of at most `columns`, broken at blanks. A line keeps the blanks before its first word, and what
+/// is broken off a line is indented by them and `hanging` more. A word that is longer stays whole.
+std::string wrap(std::string_view text, int columns = kTerminalColumns, int hanging = 0);
 
 }  // namespace hanji::base

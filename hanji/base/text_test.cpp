@@ -124,5 +124,22 @@ TEST(EscapeBytes, GivesAnyBytesBack) {
   }
 }
 
+TEST(TextColumns, CountsCharactersAndNotBytes) {
+  EXPECT_EQ(text_columns("abc"), 3U);
+  EXPECT_EQ(text_columns("한지 é"), 4U);
+  EXPECT_EQ(text_columns("\xff"), 1U);
+}
+
+TEST(Wrap, BreaksAtBlanksAndIndentsWhatFollows) {
+  EXPECT_EQ(wrap("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrap("  one two three", 9, 2), "  one two\n    three");
+  EXPECT_EQ(wrap("short", 7), "short");
+}
+
+TEST(Wrap, KeepsLinesAndWordsThatAreLonger) {
+  EXPECT_EQ(wrap("a\n\nb c\n", 2), "a\n\nb\nc\n");
+  EXPECT_EQ(wrap("/a/long/path x", 4), "/a/long/path\nx");
+}
+
 }  // namespace
 }  // namespace hanji::base

@@ -11,6 +11,7 @@
 #include "hanji/cli/bench_fit.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/host_rates.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/comm/gloo/group.h"
 #include "hanji/topology/machine.h"
@@ -43,11 +44,13 @@ class Bench {
   }
 
   std::string heading() const {
-    return fmt::format("# {} on {} usable cores, {}, last cache {}; GB = 10^9 B; {}\n# pred: {}\n",
-                       base::counted(wish_.ranks, "rank"), machine_.usable_cores,
-                       machine_.cpu_model, base::format_bytes(sides_.cache_bytes),
-                       "%lim: share of the speed at which the ranks update memory of their own",
-                       sides_.prices);
+    const std::string machine = fmt::format(
+        "{} on {} usable cores, {}, last cache {}; GB = 10^9 B; %lim: share of the speed at which "
+        "the ranks update memory of their own",
+        base::counted(wish_.ranks, "rank"), machine_.usable_cores, machine_.cpu_model,
+        base::format_bytes(sides_.cache_bytes));
+    return report::bench_note(machine, output_columns()) +
+           report::bench_note("pred: " + sides_.prices, output_columns());
   }
 
  private:
@@ -117,7 +120,8 @@ int run_bench(const BenchOptions& options) {
   bool wrong = false;
   for (const schedule::Routine routine : wish.routines) {
     if (!options.as_json) {
-      std::cout << "\n# " << name_of(routine) << "\n" << report::bench_heading(routine);
+      std::cout << "\n# " << name_of(routine) << "\n"
+                << report::bench_heading(routine, output_columns());
     }
     for (const report::BenchCase& call : wish.cases(routine)) {
       const auto lines = measure_case(call, sides).or_throw();
@@ -125,7 +129,7 @@ int run_bench(const BenchOptions& options) {
         if (options.as_json) std::cout << report::to_json(line);
         wrong |= line.wrong.value_or(0) > 0;
       }
-      if (!options.as_json) std::cout << report::bench_rows(lines);
+      if (!options.as_json) std::cout << report::bench_rows(lines, output_columns());
       std::cout << std::flush;
     }
   }

@@ -7,7 +7,9 @@
 #include <iostream>
 
 #include "hanji/base/cache_folder.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/cost/usage.h"
 #include "hanji/report/collective_cost.h"
@@ -24,21 +26,23 @@ std::string common_text(const cost::FittedCosts& costs) {
                      exact_seconds(costs.step_seconds), exact_seconds(costs.wake_seconds));
 }
 
-std::string levels_text(const cost::FittedCosts& costs) {
-  std::string text = fmt::format("{:>11} {:>6} {:>6} {:>7} {:>6} {:>6} {:>7}", "working set",
-                                 "read", "write", "update", "pass", "claim", "others");
-  for (const DType dtype : cost::kFittedTypes) text += fmt::format(" {:>9}", base::name_of(dtype));
-  text += "\n";
+std::string levels_text(const cost::FittedCosts& costs, int columns) {
+  std::vector<base::TextTable::Column> headings = {
+      {"working set"}, {"read"}, {"write"}, {"update"}, {"pass"}, {"claim"}, {"others"}};
+  for (const DType dtype : cost::kFittedTypes)
+    headings.push_back({std::string(base::name_of(dtype))});
+  base::TextTable table(std::move(headings));
   for (size_t i = 0; i < cost::kLevelBytes.size(); ++i) {
     const cost::Level& level = costs.levels[i];
-    text += fmt::format("{:>11} {:>6.1f} {:>6.1f} {:>7.1f} {:>6.1f} {:>6.1f} {:>7.1f}",
-                        base::format_bytes(cost::kLevelBytes[i]), level.read * 1e12,
-                        level.write * 1e12, level.update * 1e12, level.pass * 1e12,
-                        level.claim * 1e12, level.others * 1e12);
-    for (const double one : level.combine) text += fmt::format(" {:>9.1f}", one * 1e12);
-    text += "\n";
+    std::vector<std::string> row = {base::format_bytes(cost::kLevelBytes[i])};
+    for (const double one :
+         {level.read, level.write, level.update, level.pass, level.claim, level.others}) {
+      row.push_back(fmt::format("{:.1f}", one * 1e12));
+    }
+    for (const double one : level.combine) row.push_back(fmt::format("{:.1f}", one * 1e12));
+    table.add(std::move(row));
   }
-  return text + "seconds * 10^-12 per byte\n\n";
+  return table.text(columns) + "seconds * 10^-12 per byte\n\n";
 }
 
 // The calls that the terms explain least.
@@ -81,7 +85,7 @@ int bench_fit(const BenchFitOptions& options) {
   const cost::FittedCosts& costs = fit.stored.costs;
   std::cout << fmt::format("costs of {} on {} processors, {}: {}\n", base::counted(ranks, "rank"),
                            costs.processors, fit.stored.stamp.placement, machine.cpu_model)
-            << common_text(costs) << levels_text(costs) << residuals_text(fit)
+            << common_text(costs) << levels_text(costs, output_columns()) << residuals_text(fit)
             << fmt::format("\nstored in {}\n", cost::costs_file(folder, ranks).string())
             << std::flush;
   return 0;

@@ -7,6 +7,7 @@
 #include "hanji/cli/ckpt_text.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/notify.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 
 namespace hanji::cli {
@@ -46,14 +47,14 @@ std::vector<Inspected> inspect(const fs::path& path) {
 
 int list(const CkptOptions& options) {
   const auto all = inspect(options.path);
-  std::cout << (options.as_json ? list_json(all) : list_text(all));
+  print_text(options.as_json ? list_json(all) : list_text(all, output_columns()), options.as_json);
   return 0;
 }
 
 /// As list(), but a damaged checkpoint is a failure.
 int verify(const CkptOptions& options) {
   const auto all = inspect(options.path);
-  std::cout << (options.as_json ? list_json(all) : list_text(all));
+  print_text(options.as_json ? list_json(all) : list_text(all, output_columns()), options.as_json);
   for (const Inspected& one : all) {
     if (!one.content.ok()) return exit_code(Code::kCorrupt);
   }
@@ -71,12 +72,14 @@ bool is_file(const std::string& path) { return fs::is_regular_file(path); }
 int show(const CkptOptions& options) {
   if (is_file(options.path)) {
     const auto file = checkpoint::SafetensorsFile::open(options.path).or_throw();
-    std::cout << (options.as_json ? show_file_json(options.path, file)
-                                  : show_file_text(options.path, file));
+    print_text(options.as_json ? show_file_json(options.path, file)
+                               : show_file_text(options.path, file, output_columns()),
+               options.as_json);
     return 0;
   }
   const auto found = load(options.path);
-  std::cout << (options.as_json ? show_json(found) : show_text(found));
+  print_text(options.as_json ? show_json(found) : show_text(found, output_columns()),
+             options.as_json);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/checkpoint/hash.h"
 
@@ -17,6 +18,7 @@ using checkpoint::Difference;
 using checkpoint::DifferenceKind;
 using checkpoint::ForeignTensor;
 using checkpoint::SavedTensor;
+using enum base::TextTable::Align;
 
 int64_t bytes_of(const Checkpoint& one) {
   int64_t bytes = 0;
@@ -61,35 +63,31 @@ Json to_json(const SavedTensor& tensor, const char* kind) {
           {"bytes", tensor.num_bytes()}};
 }
 
-std::string lines_of(const std::vector<SavedTensor>& tensors) {
-  std::string text;
+std::string lines_of(const std::vector<SavedTensor>& tensors, int columns) {
+  base::TextTable table({{"", kLeft}, {"", kLeft}, {}}, 2);
   for (const SavedTensor& tensor : tensors) {
-    text += fmt::format("  {:<44} {:<24} {:>10}\n", tensor.name,
-                        checkpoint::describe(tensor.dtype, tensor.shape),
-                        base::format_bytes(tensor.num_bytes()));
+    table.add({tensor.name, checkpoint::describe(tensor.dtype, tensor.shape),
+               base::format_bytes(tensor.num_bytes())});
   }
-  return text;
+  return table.text(columns);
 }
 
 }  // namespace
 
-std::string list_text(const std::vector<Inspected>& all) {
-  std::string text = fmt::format("{:<16} {:>12} {:>10} {:>10}  {}\n", "checkpoint", "samples",
-                                 "bytes", "validation", "state");
+std::string list_text(const std::vector<Inspected>& all, int columns) {
+  base::TextTable table(
+      {{"checkpoint", kLeft}, {"samples"}, {"bytes"}, {"validation"}, {"state", kLeft}});
   for (const auto& [name, is_latest, content] : all) {
     if (!content.ok()) {
-      text += fmt::format("{:<16} {:>12} {:>10} {:>10}  damaged: {}\n", name, "-", "-", "-",
-                          content.status().message());
+      table.add({name, "-", "-", "-", "damaged: " + content.status().message()});
       continue;
     }
     const checkpoint::Manifest& manifest = content->manifest;
-    text += fmt::format(
-        "{:<16} {:>12} {:>10} {:>10}  good{}\n", name, manifest.num_samples,
-        base::format_bytes(bytes_of(*content)),
-        manifest.validation_loss ? fmt::format("{:.4f}", *manifest.validation_loss) : "-",
-        is_latest ? ", latest" : "");
+    table.add({name, std::to_string(manifest.num_samples), base::format_bytes(bytes_of(*content)),
+               manifest.validation_loss ? fmt::format("{:.4f}", *manifest.validation_loss) : "-",
+               is_latest ? "good, latest" : "good"});
   }
-  return text;
+  return table.text(columns);
 }
 
 std::string list_json(const std::vector<Inspected>& all) {
@@ -110,7 +108,7 @@ std::string list_json(const std::vector<Inspected>& all) {
   return base::dump(json, 2) + "\n";
 }
 
-std::string show_text(const Checkpoint& one) {
+std::string show_text(const Checkpoint& one, int columns) {
   const checkpoint::Manifest& manifest = one.manifest;
   const Json config = member(manifest.plan, "config");
   std::string text = fmt::format("{}\n", one.path.string());
@@ -134,7 +132,7 @@ std::string show_text(const Checkpoint& one) {
   }
   text += fmt::format("model: {}, {}\n", base::counted(one.model.size(), "tensor"),
                       base::format_bytes(bytes_of(one.model)));
-  text += lines_of(one.model);
+  text += lines_of(one.model, columns);
   return text + fmt::format("optimizer: {}, {}\n", base::counted(one.optimizer.size(), "tensor"),
                             base::format_bytes(bytes_of(one.optimizer)));
 }
@@ -161,7 +159,8 @@ std::string show_json(const Checkpoint& one) {
   return base::dump(json, 2) + "\n";
 }
 
-std::string show_file_text(const std::string& path, const checkpoint::SafetensorsFile& file) {
+std::string show_file_text(const std::string& path, const checkpoint::SafetensorsFile& file,
+                           int columns) {
   std::string text = path + "\n";
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with("xxh3.")) text += fmt::format("  {:<16} {}\n", key, value);
@@ -169,12 +168,14 @@ std::string show_file_text(const std::string& path, const checkpoint::Safetensor
   const size_t count = file.tensors().size() + file.foreign().size();
   text += fmt::format("{}, {}\n", base::counted(static_cast<int64_t>(count), "tensor"),
                       base::format_bytes(file.size_bytes()));
-  text += lines_of(checkpoint::in_one_run(file.tensors()));
+  text += lines_of(checkpoint::in_one_run(file.tensors()), columns);
+  base::TextTable unread({{"", kLeft}, {"", kLeft}, {}, {"", kLeft}}, 2);
   for (const ForeignTensor& tensor : file.foreign()) {
-    text += fmt::format("  {:<44} {:<24} {:>10}  of a type that hanji does not read\n", tensor.name,
-                        checkpoint::describe(tensor), base::format_bytes(std::ssize(tensor.bytes)));
+    unread.add({tensor.name, checkpoint::describe(tensor),
+                base::format_bytes(std::ssize(tensor.bytes)),
+                "of a type that hanji does not read"});
   }
-  return text;
+  return text + unread.text(columns);
 }
 
 std::string show_file_json(const std::string& path, const checkpoint::SafetensorsFile& file) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "hanji/base/terminal.h"
 #include "hanji/base/text.h"
 #include "hanji/cli/exit_code.h"
 
@@ -286,10 +288,34 @@ std::string describe(const CLI::ParseError& error) {
 
 }  // namespace
 
+namespace {
+
+/// Help in lines that fit the terminal, with explanations below each other.
+class FittingHelp : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    constexpr int kIndent = 2;  // of options and verbs
+    const int columns = base::terminal_columns(STDOUT_FILENO);
+    const int explained_at = static_cast<int>(get_column_width());
+    const std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+    std::string text;
+    for (const std::string_view line : base::split(help, '\n')) {
+      const bool is_named = line.find_first_not_of(' ') == kIndent;
+      text += base::wrap(line, columns, is_named ? explained_at - kIndent : 0) + "\n";
+    }
+    text.pop_back();
+    return text;
+  }
+};
+
+}  // namespace
+
 CommandLine::CommandLine(const std::string& name, const std::string& doc,
                          const std::string& version)
     : app_(std::make_unique<CLI::App>(doc, name)) {
   app_->set_version_flag("--version", version);
+  app_->formatter(std::make_shared<FittingHelp>());
 }
 
 CommandLine::~CommandLine() = default;

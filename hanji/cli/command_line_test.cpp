@@ -57,6 +57,18 @@ TEST_F(CommandLineTest, AVerbThatRunsByItselfMayHaveVerbs) {
   EXPECT_EQ(run({"explain", "ring"}), 6);
 }
 
+TEST_F(CommandLineTest, HelpFitsTheTerminalWithExplanationsBelowEachOther) {
+  const Verb verb = root_.add_verb("plan", "Plans");
+  std::string value;
+  verb.add_option("--interface", &value,
+                  "the interface or the address between hosts, which the route names by default");
+  EXPECT_EQ(run({"plan", "--help"}), 0);
+  EXPECT_THAT(
+      output_,
+      HasSubstr("--interface TEXT            the interface or the address between hosts, which\n" +
+                std::string(30, ' ') + "the route names by default\n"));
+}
+
 TEST_F(CommandLineTest, HelpAndVersionEndItWithoutARun) {
   const Verb verb = root_.add_verb("plan", "Plans");
   verb.on_chosen([] { return 3; });

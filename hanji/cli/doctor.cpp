@@ -5,6 +5,7 @@
 
 #include "hanji/cli/doctor/environment.h"
 #include "hanji/cli/doctor/gather.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/launch/environment.h"
 
@@ -65,7 +66,7 @@ void add_doctor(Verb command) {
   verb.add_flag("--json", as_json.get(), "the findings as JSON");
   verb.on_chosen([=] {
     const Findings findings = examine(*folder);
-    std::cout << (*as_json ? to_json(findings) : to_text(findings)) << std::flush;
+    std::cout << (*as_json ? to_json(findings) : to_text(findings, output_columns())) << std::flush;
     return exit_code_of(findings);
   });
 }

@@ -9,6 +9,7 @@
 #include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/report/collective_cost.h"
@@ -89,7 +90,7 @@ std::string explain(const ExplainOptions& options) {
   std::string text = report::to_text(picture);
   if (drawn < question.ranks)
     text += fmt::format("({} of {})\n", drawn, base::counted(question.ranks, "rank"));
-  text += "\n" + report::to_text(cost);
+  text += "\n" + report::to_text(cost, output_columns());
   if (!source.empty()) text += "\nprices: " + source + "\n";
   if (!order.where.empty()) {
     text +=
@@ -123,7 +124,7 @@ void add_explain(Verb command) {
   add_explain_axial(verb);
   add_explain_cp(verb);
   verb.on_chosen([=] {
-    std::cout << explain(*options) << std::flush;
+    print_text(explain(*options), options->as_json);
     return 0;
   });
 }

@@ -11,6 +11,7 @@
 #include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/option_mistakes.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/cost/triangle.h"
@@ -127,13 +128,14 @@ std::string explain(const AxialOptions& options) {
   const Links links = links_of(options);
   const auto ways = decide_triangle(options, links, block);
   std::string note;
-  if (!ways.empty()) note = report::triangle_table(ways) + taken(options, links, block.triangle);
+  if (!ways.empty())
+    note = report::triangle_table(ways, output_columns()) + taken(options, links, block.triangle);
   if (!options.svg.empty()) {
     write_drawing(options.svg, report::axial_svg(block, options.element_bytes));
     note += "drawn in " + options.svg + "\n";
   }
   if (options.as_json) return report::axial_json(block, options.element_bytes, ways);
-  return report::axial_table(block, options.element_bytes) + note;
+  return report::axial_table(block, options.element_bytes, output_columns()) + note;
 }
 
 }  // namespace
@@ -185,7 +187,7 @@ void add_explain_axial(Verb explain_verb) {
   verb.add_option("--svg", &options->svg, "draws the layouts there").type_name("FILE");
   verb.add_flag("--json", &options->as_json, "for programs");
   verb.on_chosen([=] {
-    std::cout << explain(*options) << std::flush;
+    print_text(explain(*options), options->as_json);
     return 0;
   });
 }

@@ -9,6 +9,7 @@
 #include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/option_mistakes.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/plan/context.h"
@@ -82,7 +83,7 @@ std::string explain(const CpOptions& options) {
     source = links.source;
   }
   if (options.as_json) return report::context_json(attention, options.samples, costs);
-  return report::context_table(attention, options.samples, costs) +
+  return report::context_table(attention, options.samples, costs, output_columns()) +
          fmt::format("\nprices of transfers: {}\n", source);
 }
 
@@ -114,7 +115,7 @@ void add_explain_cp(Verb explain_verb) {
       .show_default();
   verb.add_flag("--json", &options->as_json, "for programs");
   verb.on_chosen([=] {
-    std::cout << explain(*options) << std::flush;
+    print_text(explain(*options), options->as_json);
     return 0;
   });
 }

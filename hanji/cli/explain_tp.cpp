@@ -6,9 +6,11 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/option_mistakes.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cost/linear_region.h"
 #include "hanji/report/collective_cost.h"
@@ -51,15 +53,16 @@ std::string calls_text(const RegionCost& cost, bool backward) {
 std::string table_of(const cost::LinearRegion& region, const std::vector<RegionCost>& costs) {
   std::string text = fmt::format("{}: [{} x {}] times [{} x {}]\n", region.name, region.rows,
                                  region.inputs, region.inputs, region.outputs);
-  text += fmt::format("  {:<9}{:<40}{:<62}{:>12}{:>12}\n", "moved", "forward", "backward",
-                      "sent, rank", "seconds");
+  using enum base::TextTable::Align;
+  base::TextTable table(
+      {{"moved", kLeft}, {"forward", kLeft}, {"backward", kLeft}, {"sent, rank"}, {"seconds"}}, 2);
   for (const RegionCost& cost : costs) {
-    text += fmt::format("  {:<9}{:<40}{:<62}{:>12}{:>12}\n", cost::name_of(cost.moved),
-                        calls_text(cost, false), calls_text(cost, true),
-                        report::decimal_bytes(static_cast<int64_t>(cost.sent_bytes)),
-                        base::format_seconds(cost.seconds));
+    table.add({std::string(cost::name_of(cost.moved)), calls_text(cost, false),
+               calls_text(cost, true), report::decimal_bytes(static_cast<int64_t>(cost.sent_bytes)),
+               base::format_seconds(cost.seconds)});
   }
-  return text + fmt::format("  chosen: {}\n\n", cost::name_of(costs.front().moved));
+  return text + table.text(output_columns()) +
+         fmt::format("  chosen: {}\n\n", cost::name_of(costs.front().moved));
 }
 
 base::Json json_of(const cost::LinearRegion& region, const std::vector<RegionCost>& costs) {
@@ -155,7 +158,7 @@ void add_explain_tp(Verb explain_verb) {
       .type_name("TIME");
   verb.add_flag("--json", &options->as_json, "for programs");
   verb.on_chosen([=] {
-    std::cout << explain(*options) << std::flush;
+    print_text(explain(*options), options->as_json);
     return 0;
   });
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <limits>
@@ -10,6 +9,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/pipeline_check.h"
@@ -21,7 +21,6 @@ using schedule::PipelineKind;
 using schedule::PipelineSchedule;
 using schedule::StageSeconds;
 
-constexpr int kWidthOfFiles = 100;
 constexpr int kMaxWidth = 10'000;
 
 PipelineSchedule schedule_named(const std::string& name, int ranks,
@@ -135,7 +134,7 @@ void PipelineOptions::add_to(Verb verb) {
   verb.add_option("--csv", &csv, "writes the computations of the first schedule, to be edited")
       .type_name("FILE")
       .needs(schedule);
-  verb.add_option("--width", &width, "of the charts; default: the terminal's, else 100")
+  verb.add_option("--width", &width, "of the charts; default: the terminal's, else 80")
       .type_name("COLUMNS")
       .range(40, kMaxWidth)
       .needs(schedule);
@@ -161,11 +160,7 @@ std::vector<report::PipelineChart> PipelineOptions::charts(int ranks,
 }
 
 report::ChartStyle PipelineOptions::style() const {
-  report::ChartStyle style{kWidthOfFiles, isatty(STDOUT_FILENO) != 0};
-  winsize size{};
-  if (style.colour && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    style.width = size.ws_col;
-  }
+  report::ChartStyle style{output_columns(), isatty(STDOUT_FILENO) != 0};
   if (width > 0) style.width = width;
   return style;
 }

@@ -5,6 +5,7 @@
 #include "hanji/cli/capacity_options.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/plan/mesh_choices.h"
@@ -26,7 +27,7 @@ constexpr const char* kKeysHeading =
 
 int show_pairs(const CapacityOptions& capacity, const JobOptions& job, Verb verb, bool as_json) {
   const plan::PairCapacity pairs = capacity.pair_capacity(verb, job.assignments()).or_throw();
-  std::cout << (as_json ? plan::to_json(pairs) : plan::describe(pairs)) << std::flush;
+  print_text(as_json ? plan::to_json(pairs) : plan::describe(pairs), as_json);
   return 0;
 }
 
@@ -34,13 +35,13 @@ int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb v
   const plan::CapacityQuery query = capacity.query(verb, job.assignments()).or_throw();
   if (capacity.meshes()) {
     const auto table = plan::choose_meshes(query, capacity.only_mesh(verb).or_throw()).or_throw();
-    std::cout << (as_json ? plan::to_json(table) : plan::describe(table)) << std::flush;
+    print_text(as_json ? plan::to_json(table) : plan::describe(table, output_columns()), as_json);
     return 0;
   }
   if (!capacity.svg().empty()) {
     write_drawing(capacity.svg(), plan::to_svg(query));
   }
-  std::cout << (as_json ? plan::to_json(query) : plan::describe(query)) << std::flush;
+  print_text(as_json ? plan::to_json(query) : plan::describe(query), as_json);
   return 0;
 }
 
@@ -63,7 +64,7 @@ int show_meshes(const JobOptions& job, Verb verb, bool as_json) {
     std::cerr << "hanji: planning " << flags << "\n";
   };
   const plan::MeshTable table = train::plan_meshes(load, tell).or_throw();
-  std::cout << (as_json ? plan::to_json(table) : plan::describe(table)) << std::flush;
+  print_text(as_json ? plan::to_json(table) : plan::describe(table, output_columns()), as_json);
   return 0;
 }
 
@@ -119,7 +120,7 @@ void add_plan(Verb command) {
     const plan::Plan plan =
         (*hosts == 1 ? train::prepare(config, data) : train::prepare_on_hosts(config, data, *hosts))
             .or_throw();
-    std::cout << (*as_json ? plan::to_json(plan) : plan::describe(plan)) << std::flush;
+    print_text(*as_json ? plan::to_json(plan) : plan::describe(plan), *as_json);
     return 0;
   });
 }

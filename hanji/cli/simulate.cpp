@@ -6,6 +6,7 @@
 #include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/pipeline_options.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/report/collective_cost.h"
@@ -52,7 +53,7 @@ std::string simulate_collective(const CollectiveOptions& options, bool as_json) 
                    : report::timeline_text(answer, question.network);
   }
   if (as_json) return report::to_json(report::cost_on_network(question).or_throw());
-  return report::simulation_text(question).or_throw();
+  return report::simulation_text(question, output_columns()).or_throw();
 }
 
 }  // namespace
@@ -74,9 +75,11 @@ void add_simulate(Verb command) {
   verb.add_flag("--json", as_json.get(), "for programs");
   verb.on_chosen([=] {
     if (!pipeline->schedules.empty()) refuse_both(verb);
-    std::cout << (pipeline->schedules.empty() ? simulate_collective(*options, *as_json)
-                                              : simulate_pipelines(*pipeline, *options, *as_json))
-              << std::flush;
+    if (pipeline->schedules.empty()) {
+      print_text(simulate_collective(*options, *as_json), *as_json);
+    } else {
+      std::cout << simulate_pipelines(*pipeline, *options, *as_json) << std::flush;
+    }
     return 0;
   });
 }

@@ -4,6 +4,7 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/status.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/compute/first_gpu.h"
@@ -29,8 +30,9 @@ base::Json json_of(const compute::FirstGpu& gpu) {
 
 int show_topology(const TopoOptions& options) {
   if (options.nominal) {
-    std::cout << (options.as_json ? topology::nominal_json() : topology::nominal_text())
-              << std::flush;
+    print_text(
+        options.as_json ? topology::nominal_json() : topology::nominal_text(output_columns()),
+        options.as_json);
     return 0;
   }
   const topology::Graph graph = topology::read_graph().or_throw();
@@ -47,14 +49,13 @@ int show_topology(const TopoOptions& options) {
     std::cout << topology::graph_json(graph, rates ? &*rates : nullptr, json_of(gpu)) << std::flush;
     return 0;
   }
-  std::cout << topology::graph_text(graph);
+  std::string text = topology::graph_text(graph);
   if (rates) {
-    std::cout << "\n"
-              << topology::core_rates_text(*rates) << "\nGPU "
-              << (gpu.rates ? topology::gpu_rates_text(*gpu.rates) : "not measured: " + gpu.why_not)
-              << "\n";
+    text += "\n" + topology::core_rates_text(*rates) + "\nGPU " +
+            (gpu.rates ? topology::gpu_rates_text(*gpu.rates) : "not measured: " + gpu.why_not) +
+            "\n";
   }
-  std::cout << std::flush;
+  print_text(text, false);
   return 0;
 }
 

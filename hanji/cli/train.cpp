@@ -8,6 +8,7 @@
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/long_verb.h"
 #include "hanji/cli/notify.h"
+#include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/launch/environment.h"
 #include "hanji/train/decide_job.h"
@@ -44,12 +45,13 @@ int launch_job(const JobOptions& options, const TrainFlags& flags) {
   const train::DecidedJob decided = decide(options, flags);
   if (const int code = report_mistakes(decided.checked); code != 0 || !decided.job) return code;
   const train::JoinedJob& job = *decided.job;
-  return train::launch_job(job.plan, {.out = job.out,
-                                      .started_ns = flags.started_ns,
-                                      .resume_from = job.resume_from,
-                                      .max_restarts = flags.max_restarts,
-                                      .terminal = isatty(STDOUT_FILENO) != 0,
-                                      .on_event = notify})
+  return train::launch_job(job.plan,
+                           {.out = job.out,
+                            .started_ns = flags.started_ns,
+                            .resume_from = job.resume_from,
+                            .max_restarts = flags.max_restarts,
+                            .terminal_columns = isatty(STDOUT_FILENO) != 0 ? output_columns() : 0,
+                            .on_event = notify})
       .or_throw()
       .exit_code;
 }

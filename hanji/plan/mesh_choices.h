@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/terminal.h"
 #include "hanji/plan/capacity.h"
 
 namespace hanji::plan {
@@ -88,7 +89,7 @@ inline constexpr double kProductShare = 0.75;
 inline constexpr double kLinkShare = 0.78;
 
 /// A line for each mesh, which ends with the flags to paste; then why others are missing.
-std::string describe(const MeshTable& table);
+std::string describe(const MeshTable& table, int columns = base::kTerminalColumns);
 std::string to_json(const MeshTable& table);
 
 }  // namespace hanji::plan

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text_table.h"
 #include "hanji/plan/mesh_choices.h"
 #include "hanji/topology/cpu_load.h"
 
@@ -28,10 +29,22 @@ std::string bytes_of_rank(const MeshChoice& one) {
 /// Whether other programs took more of the machine than a measurement stands.
 bool was_disturbed(const MeshChoice& one) { return one.load > topology::kMaxLoad; }
 
-std::string row(const MeshChoice& one) {
-  return fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6.1f}{:>10.4g}{}  {}\n", bytes_of_rank(one),
-                     amount(one.stage_bytes), amount(one.data_bytes), amount(one.layer_bytes),
-                     100 * one.bubble, one.seconds, was_disturbed(one) ? "*" : " ", flags_of(one));
+std::string table_of(const std::vector<MeshChoice>& choices, int columns) {
+  base::TextTable table({{"rank"},
+                         {"pp"},
+                         {"data"},
+                         {"layers"},
+                         {"bub %"},
+                         {"seconds "},
+                         {"best first", base::TextTable::Align::kLeft}},
+                        2);
+  for (const MeshChoice& one : choices) {
+    table.add({bytes_of_rank(one), amount(one.stage_bytes), amount(one.data_bytes),
+               amount(one.layer_bytes), fmt::format("{:.1f}", 100 * one.bubble),
+               fmt::format("{:.4g}{}", one.seconds, was_disturbed(one) ? "*" : " "),
+               flags_of(one)});
+  }
+  return table.text(columns);
 }
 
 /// What the marks of rows mean; empty without one.
@@ -109,14 +122,12 @@ std::string flags_of(const MeshChoice& one) {
   return flags;
 }
 
-std::string describe(const MeshTable& table) {
+std::string describe(const MeshTable& table, int columns) {
   std::string text = table.about;
   text +=
       "           bytes of a rank, and those that it sends in a step over each axis\n"
       "           (k, M, G, T: 10^3, 10^6, 10^9, 10^12)\n\n";
-  text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}   {}\n", "rank", "pp", "data", "layers",
-                      "bub %", "seconds", "best first");
-  for (const MeshChoice& one : table.fitting) text += row(one);
+  text += table_of(table.fitting, columns);
   if (table.fitting.empty()) text += "none fits\n";
   const std::string missing = marks_words(table) + missing_words(table);
   return missing.empty() ? text : text + "\n" + missing;

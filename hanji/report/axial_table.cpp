@@ -6,6 +6,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/text.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using layout::AxialBlock;
 using layout::AxialMove;
+using enum base::TextTable::Align;
 
 struct AxialSums {
   int64_t forward = 0, backward = 0;
@@ -80,25 +82,29 @@ std::string svg_text(double x, double y, std::string_view text) {
 
 }  // namespace
 
-std::string axial_table(const AxialBlock& block, int64_t element_bytes) {
+std::string axial_table(const AxialBlock& block, int64_t element_bytes, int columns) {
   const std::vector<AxialMove> moves = axial_moves(block);
   std::string text = title_of(block) + "; bytes that all ranks send together\n\n";
-  text += fmt::format("{:<35}{:<24}{:<26}{:>11}{:>11}  {}\n", "operation", "layout", "moves",
-                      "forward", "backward", "forward by other ways");
+  base::TextTable table({{"operation", kLeft},
+                         {"layout", kLeft},
+                         {"moves", kLeft},
+                         {"forward"},
+                         {"backward"},
+                         {"forward by other ways", kLeft}});
   for (const AxialMove& move : moves) {
     const std::string layouts = move.before == move.after
                                     ? std::string(move.before)
                                     : fmt::format("{} -> {}", move.before, move.after);
     const std::string what =
         move.what.empty() ? "nothing" : fmt::format("{}: {}", move.what, move.collective);
-    text += fmt::format("{:<35}{:<24}{:<26}{:>11}{:>11}  {}\n", move.operation, layouts, what,
-                        decimal_bytes(move.forward * element_bytes),
-                        decimal_bytes(move.backward * element_bytes),
-                        alternatives_of(move, element_bytes));
+    table.add({std::string(move.operation), layouts, what,
+               decimal_bytes(move.forward * element_bytes),
+               decimal_bytes(move.backward * element_bytes), alternatives_of(move, element_bytes)});
   }
   const auto [forward, backward] = sums_of(moves);
-  text += fmt::format("{:<85}{:>11}{:>11}\n\n", "together", decimal_bytes(forward * element_bytes),
-                      decimal_bytes(backward * element_bytes));
+  table.add({"together", "", "", decimal_bytes(forward * element_bytes),
+             decimal_bytes(backward * element_bytes)});
+  text += table.text(columns) + "\n";
   text += fmt::format(
       "a rank has {} of the {} of a pair tensor; a triangle product takes {} "
       "beside parts of three of them\n",
@@ -108,17 +114,18 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes) {
   return text;
 }
 
-std::string triangle_table(const std::vector<cost::TriangleCost>& ways) {
-  std::string text =
-      fmt::format("\n{:<14}{:>16}{:>22}{:>22}{:>12}\n", "two triangles", "sent, all ranks",
-                  "kept beside, a rank", "while it runs, a rank", "seconds");
+std::string triangle_table(const std::vector<cost::TriangleCost>& ways, int columns) {
+  base::TextTable table({{"two triangles", kLeft},
+                         {"sent, all ranks"},
+                         {"kept beside, a rank"},
+                         {"while it runs, a rank"},
+                         {"seconds"}});
   for (const cost::TriangleCost& one : ways) {
-    text += fmt::format("{:<14}{:>16}{:>22}{:>22}{:>12}\n", name_of(one.way),
-                        decimal_bytes(one.moved_bytes), decimal_bytes(one.kept_bytes),
-                        decimal_bytes(one.passing_bytes),
-                        one.seconds > 0 ? base::format_seconds(one.seconds) : "not known");
+    table.add({std::string(name_of(one.way)), decimal_bytes(one.moved_bytes),
+               decimal_bytes(one.kept_bytes), decimal_bytes(one.passing_bytes),
+               one.seconds > 0 ? base::format_seconds(one.seconds) : "not known"});
   }
-  return text;
+  return "\n" + table.text(columns);
 }
 
 std::string axial_json(const AxialBlock& block, int64_t element_bytes,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hanji/base/terminal.h"
 #include "hanji/cost/triangle.h"
 #include "hanji/layout/axial_block.h"
 
@@ -11,11 +12,13 @@ namespace hanji::report {
 
 /// A line for each operation of the block: its layouts, the collective, the bytes that all ranks send, and
 /// those of other ways; then sums and the memory of a rank.
-std::string axial_table(const layout::AxialBlock& block, int64_t element_bytes);
+std::string axial_table(const layout::AxialBlock& block, int64_t element_bytes,
+                        int columns = base::kTerminalColumns);
 
 /// A line for each way to multiply the two triangles of the block: bytes, memory and seconds, where
 /// they are above 0.
-std::string triangle_table(const std::vector<cost::TriangleCost>& ways);
+std::string triangle_table(const std::vector<cost::TriangleCost>& ways,
+                           int columns = base::kTerminalColumns);
 
 /// The same for programs: one JSON document; `ways` may be empty.
 std::string axial_json(const layout::AxialBlock& block, int64_t element_bytes,

@@ -36,7 +36,7 @@ TEST(AxialTable, NothingMovesOnOneRankAndOnlyChannelsDivide) {
 }
 
 TEST(AxialTable, NamesLayoutsCollectivesAndOtherWays) {
-  const std::string text = axial_table({.ranks = 4}, 4);
+  const std::string text = axial_table({.ranks = 4}, 4, 160);
   EXPECT_THAT(text, HasSubstr("a block of 256 residues and 128 sequences on 4 ranks"));
   EXPECT_THAT(text, HasSubstr("sequences -> residues"));
   EXPECT_THAT(text, HasSubstr("bias of pairs: all_gather"));

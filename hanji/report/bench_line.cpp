@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 #include "hanji/base/units.h"
 
 namespace hanji::report {
@@ -78,21 +79,29 @@ std::string half_row(const BenchLine& line) {
 
 std::string peer_row(const BenchLine& line, const BenchPeer& peer) {
   const std::string form = line.call.in_place ? "in place" : "out of place";
-  std::string row = fmt::format("#   {} beside {}, {}: ", peer.name, name_of(line.placement), form);
-  if (peer.seconds.empty()) return row + peer.reason + "\n";
+  std::string row = fmt::format("  {} beside {}, {}: ", peer.name, name_of(line.placement), form);
+  if (peer.seconds.empty()) return row + peer.reason;
   row += fmt::format("{:.2f} us, p99 {:.2f}; ", median(peer.seconds) * 1e6,
                      quantile(peer.seconds, .99) * 1e6);
   const BenchRatio& ratio = peer.ratio;
-  if (!ratio.ratio) return row + ratio.reason + "\n";
+  if (!ratio.ratio) return row + ratio.reason;
   return row + fmt::format(
                    "{:.2f} times ours ({:.2f} to {:.2f}), slower in {} of {}, p = "
-                   "{:.1g}{}\n",
+                   "{:.1g}{}",
                    *ratio.ratio, ratio.interval.low, ratio.interval.high, ratio.wins,
                    base::counted(ratio.wins + ratio.losses, "pair"), ratio.sign_test,
                    ratio.unsteady == 0 ? "" : fmt::format("; {} unsteady", ratio.unsteady));
 }
 
-std::string columns() {
+constexpr int kCallColumns = 55, kFormColumns = 75;  // Of what was called, and of a form's results.
+
+int num_forms(schedule::Routine routine) {
+  return (has_in_place(routine) ? 1 : 0) + (has_out_of_place(routine) ? 1 : 0);
+}
+
+bool fits_beside(int forms, int columns) { return kCallColumns + forms * kFormColumns <= columns; }
+
+std::string results() {
   return fmt::format(" {:>9} {:>9} {:>6} {:>6} {:>5} {:>6} {:>9} {:>9} {:>6}", "time", "p99",
                      "algbw", "busbw", "%lim", "#wrong", "alg", "pred", "err%");
 }
@@ -141,25 +150,42 @@ std::string to_json(const BenchLine& line) {
   return base::dump(json) + "\n";
 }
 
-std::string bench_heading(schedule::Routine routine) {
+std::string bench_note(const std::string& text, int columns) {
+  constexpr int kHanging = 4;
+  const std::string wrapped = base::wrap(text, columns - 2, kHanging);
+  std::string note;
+  for (const std::string_view line : base::split(wrapped, '\n'))
+    note += fmt::format("# {}\n", line);
+  return note;
+}
+
+std::string bench_heading(schedule::Routine routine, int columns) {
   std::string names = fmt::format("#{:>11} {:>11} {:>8} {:>7} {:>4} {:>7}", "size", "count", "type",
                                   "redop", "root", "place");
   std::string below =
       fmt::format("#{:>11} {:>11} {:>8} {:>7} {:>4} {:>7}", "(B)", "(elements)", "", "", "", "");
   std::string above(names.size(), ' ');
   above[0] = '#';
+  const bool fits = fits_beside(num_forms(routine), columns);
+  if (!fits) names += "\n" + below;
   for (const bool in_place : {false, true}) {
     if (!(in_place ? has_in_place(routine) : has_out_of_place(routine))) continue;
-    above += fmt::format(" {:^74}", in_place ? "in place" : "out of place");
-    names += " " + columns();
-    below += " " + units();
+    const std::string form = in_place ? "in place" : "out of place";
+    if (fits) {
+      above += fmt::format(" {:^74}", form);
+      names += " " + results();
+      below += " " + units();
+    } else {
+      names += fmt::format("\n# {}\n#{}\n#{}", form, results(), units());
+    }
   }
-  return above + "\n" + names + "\n" + below + "\n";
+  return fits ? above + "\n" + names + "\n" + below + "\n" : names + "\n";
 }
 
-std::string bench_rows(const std::vector<BenchLine>& lines) {
+std::string bench_rows(const std::vector<BenchLine>& lines, int columns) {
   std::string text;
   std::string notes;
+  const bool fits = lines.empty() || fits_beside(num_forms(lines[0].call.routine), columns);
   for (size_t i = 0; i < lines.size(); ++i) {
     const BenchLine& line = lines[i];
     const bool second_half = i > 0 && lines[i - 1].placement == line.placement &&
@@ -171,9 +197,9 @@ std::string bench_rows(const std::vector<BenchLine>& lines) {
                           reduces(call.routine) ? schedule::name_of(call.op) : "none",
                           has_root(call.routine) ? call.root : -1, name_of(line.placement));
     }
-    text += " " + half_row(line);
+    text += (fits ? " " : "\n ") + half_row(line);
     for (const BenchPeer& peer : line.peers) {
-      if (peer.asked) notes += peer_row(line, peer);
+      if (peer.asked) notes += bench_note(peer_row(line, peer), columns);
     }
   }
   return text + "\n" + notes;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hanji/base/terminal.h"
 #include "hanji/report/bench_case.h"
 #include "hanji/report/bench_pairs.h"
 #include "hanji/report/bench_request.h"
@@ -38,11 +39,15 @@ struct BenchLine {
 /// One JSON object in one line, for programs.
 std::string to_json(const BenchLine& line);
 
-/// The names of the columns of bench_row(), two lines.
-std::string bench_heading(schedule::Routine routine);
+/// `text` as a comment among the rows, in lines of at most `columns`.
+std::string bench_note(const std::string& text, int columns);
+
+/// The names of the columns of bench_rows().
+std::string bench_heading(schedule::Routine routine, int columns = base::kTerminalColumns);
 /// Lines of one call, placements and both forms, for people: nccl-tests' columns, out of place and
-/// then in place where the routine has both. Peers follow, a line each.
+/// then in place where the routine has both, below each other where a row has more than `columns`.
+/// Peers follow, each as a bench_note().
 /// Order   the forms of one placement follow each other.
-std::string bench_rows(const std::vector<BenchLine>& lines);
+std::string bench_rows(const std::vector<BenchLine>& lines, int columns = base::kTerminalColumns);
 
 }  // namespace hanji::report

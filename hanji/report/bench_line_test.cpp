@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 
 namespace hanji::report {
 namespace {
+
+constexpr int kWide = 250;  // columns
 
 using testing::HasSubstr;
 using testing::Not;
@@ -76,11 +79,20 @@ TEST(BenchLine, AWrongResultHasNoTime) {
 }
 
 TEST(BenchLine, RowsHaveBandwidthsOf1e9AndTheErrorOfThePrediction) {
-  const std::string rows = bench_rows({measured()});
+  const std::string rows = bench_rows({measured()}, kWide);
   EXPECT_THAT(rows,
               testing::ContainsRegex("1000.00 +3000.00 +4.00 +4.00 +97 +0 +direct +1100.00 +10"));
   EXPECT_THAT(rows, HasSubstr("8.00 times ours (7.00 to 9.00), slower in 30 of 30 pairs"));
   EXPECT_THAT(rows, HasSubstr("mpich beside heap, in place: mpiexec.mpich was not found"));
+}
+
+TEST(BenchLine, FormsStandBelowTheirCallWhereARowIsTooLong) {
+  const std::string rows = bench_rows({measured()});
+  const std::string text = bench_heading(schedule::Routine::kReduce) + rows;
+  for (const std::string_view line : base::split(text, '\n')) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_THAT(text, HasSubstr("# out of place\n"));
+  EXPECT_THAT(rows, HasSubstr("heap\n    1000.00   3000.00"));
+  EXPECT_THAT(rows, HasSubstr("8.00 times ours\n#       (7.00 to 9.00)"));
 }
 
 TEST(BenchLine, BothFormsShareARowAndTheHeadingHasTheirColumns) {
@@ -90,8 +102,8 @@ TEST(BenchLine, BothFormsShareARowAndTheHeadingHasTheirColumns) {
   out.peers.clear();
   BenchLine in = out;
   in.call.in_place = true;
-  const std::string row = bench_rows({out, in});
-  const std::string heading = bench_heading(schedule::Routine::kReduce);
+  const std::string row = bench_rows({out, in}, kWide);
+  const std::string heading = bench_heading(schedule::Routine::kReduce, kWide);
   EXPECT_EQ(row.size(), heading.size() / 3);
   EXPECT_THAT(heading, HasSubstr("out of place"));
   EXPECT_THAT(bench_heading(schedule::Routine::kAllReduce), Not(HasSubstr("out of place")));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/base/terminal.h"
 #include "hanji/cost/compare.h"
 #include "hanji/cost/price.h"
 #include "hanji/cost/rates.h"
@@ -73,7 +74,7 @@ std::string label_of(const CollectiveRow& row);
 std::string why(const CollectiveCost& cost);
 
 /// A table with a line per algorithm, why(), and the sizes.
-std::string to_text(const CollectiveCost& cost);
+std::string to_text(const CollectiveCost& cost, int columns = base::kTerminalColumns);
 /// {"routine", "bytes", "ranks", "where", "algorithms": [...], "left_out": [...], "sizes": [...], "why"}.
 std::string to_json(const CollectiveCost& cost);
 

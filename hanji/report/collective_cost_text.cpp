@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
 
@@ -76,23 +77,29 @@ std::string why(const CollectiveCost& cost) {
                      exact_seconds(lost), terms.empty() ? "" : ": ", terms);
 }
 
-std::string to_text(const CollectiveCost& cost) {
+std::string to_text(const CollectiveCost& cost, int columns) {
   std::string text =
       fmt::format("{} of {}, {}, {}\n\n", name_of(cost.routine), decimal_bytes(cost.bytes),
                   base::counted(cost.ranks, "rank"), cost.where);
   const bool has_formulas =
       std::ranges::any_of(cost.rows, [](const auto& row) { return !row.formula.empty(); });
-  text += fmt::format("{:<25}{:>10}{:>7}{:>10}{:>10}{:>10}{:>7}{:>9}{}\n", "algorithm", "time",
-                      "rounds", "latency", "bandwidth", "reduction", "steps", "moved",
-                      has_formulas ? "  for 2^n ranks" : "");
+  using enum base::TextTable::Align;
+  base::TextTable table({{"algorithm", kLeft},
+                         {"time"},
+                         {"rounds"},
+                         {"latency"},
+                         {"bandwidth"},
+                         {"reduction"},
+                         {"steps"},
+                         {"moved"},
+                         {has_formulas ? "for 2^n ranks" : "", kLeft}});
   for (const CollectiveRow& row : cost.rows) {
-    text += fmt::format(
-        "{:<25}{:>10}{:>7}{:>10}{:>10}{:>10}{:>7}{:>9}{}{}\n", label_of(row),
-        exact_seconds(row.terms.seconds()), row.terms.rounds, exact_seconds(row.terms.latency),
-        exact_seconds(row.terms.bandwidth), exact_seconds(row.terms.reduction), row.steps,
-        decimal_bytes(row.moved_bytes), row.formula.empty() ? "" : "  ", row.formula);
+    table.add({label_of(row), exact_seconds(row.terms.seconds()), std::to_string(row.terms.rounds),
+               exact_seconds(row.terms.latency), exact_seconds(row.terms.bandwidth),
+               exact_seconds(row.terms.reduction), std::to_string(row.steps),
+               decimal_bytes(row.moved_bytes), row.formula});
   }
-  text += parts_text(cost);
+  text += table.text(columns) + parts_text(cost);
   const std::string reason = why(cost);
   if (!reason.empty()) text += "\n" + reason + "\n";
   return text + sizes_text(cost);

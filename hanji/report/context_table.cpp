@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
 
@@ -54,25 +55,30 @@ std::string share_of(const ContextAttention& attention, ContextWay way) {
 }  // namespace
 
 std::string context_table(const ContextAttention& attention, int64_t samples,
-                          const std::vector<ContextCost>& costs) {
+                          const std::vector<ContextCost>& costs, int columns) {
   std::string text = fmt::format(
       "attention of {}, {} on {} of keys and values, {} wide, {} sample{} on {}"
       "\nforward and backward of one layer; bytes that all ranks send together\n\n",
       base::counted(attention.tokens, "token"), base::counted(attention.heads, "head"),
       attention.kv_heads, attention.width, samples, samples == 1 ? "" : "s",
       base::counted(attention.ranks, "rank"));
-  text += fmt::format("  {:<9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "way", "all_to_alls",
-                      "forward", "backward", "sent, rank", "transfer", "attention", "together");
+  base::TextTable table({{"way", base::TextTable::Align::kLeft},
+                         {"all_to_alls"},
+                         {"forward"},
+                         {"backward"},
+                         {"sent, rank"},
+                         {"transfer"},
+                         {"attention"},
+                         {"together"}},
+                        2);
   for (const ContextCost& cost : costs) {
-    text += fmt::format("  {:<9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
-                        name_of_way(cost.way), counted_calls(attention, cost.way),
-                        decimal_bytes(cost.forward_bytes), decimal_bytes(cost.backward_bytes),
-                        decimal_bytes((cost.forward_bytes + cost.backward_bytes) / attention.ranks),
-                        base::format_seconds(cost.transfer_seconds),
-                        base::format_seconds(cost.attention_seconds),
-                        base::format_seconds(cost.seconds()));
+    table.add({std::string(name_of_way(cost.way)), counted_calls(attention, cost.way),
+               decimal_bytes(cost.forward_bytes), decimal_bytes(cost.backward_bytes),
+               decimal_bytes((cost.forward_bytes + cost.backward_bytes) / attention.ranks),
+               base::format_seconds(cost.transfer_seconds),
+               base::format_seconds(cost.attention_seconds), base::format_seconds(cost.seconds())});
   }
-  text += "\n";
+  text += table.text(columns) + "\n";
   for (const ContextCost& cost : costs) text += share_of(attention, cost.way);
   if (costs.size() == 2) {
     return text + fmt::format("  chosen: {}\n", name_of_way(costs.front().way));

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
+#include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/report/internal/pipeline_figures.h"
 #include "hanji/schedule/pipeline_check.h"
@@ -143,28 +145,32 @@ std::string chart_text(const PipelineChart& chart, const Scale& scale, bool colo
   return text + "\n";
 }
 
-std::string table_text(std::span<const PipelineChart> charts) {
-  size_t width = 8;
-  for (const PipelineChart& chart : charts) width = std::max(width, chart.name.size());
-  std::string text =
-      fmt::format("{:<{}}{:>8}{:>12}{:>9}{:>13}{:>11}{:>19}{:>9}\n", "schedule", width, "stages",
-                  "time", "bubble", "idle inside", "in flight", "messages", "buffers");
+std::string table_text(std::span<const PipelineChart> charts, int columns) {
+  base::TextTable table({{"schedule", base::TextTable::Align::kLeft},
+                         {"stages"},
+                         {"time"},
+                         {"bubble"},
+                         {"idle inside"},
+                         {"in flight"},
+                         {"messages"},
+                         {"buffers"}});
   for (const PipelineChart& chart : charts) {
     const internal::PipelineFigures figures = internal::figures_of(chart);
-    text += fmt::format("{:<{}}{:>8}{:>12}{:>9.4f}{:>13.4f}{:>11}{:>19}{:>9}\n", chart.name, width,
-                        chart.schedule.num_stages(), base::format_seconds(chart.timeline.seconds),
-                        chart.timeline.bubble(), figures.idle_inside,
-                        fmt::format("{:g}", figures.ranks_in_flight),
-                        fmt::format("{} + {}", figures.forward_messages, figures.backward_messages),
-                        figures.buffers);
+    table.add({chart.name, std::to_string(chart.schedule.num_stages()),
+               base::format_seconds(chart.timeline.seconds),
+               fmt::format("{:.4f}", chart.timeline.bubble()),
+               fmt::format("{:.4f}", figures.idle_inside),
+               fmt::format("{:g}", figures.ranks_in_flight),
+               fmt::format("{} + {}", figures.forward_messages, figures.backward_messages),
+               std::to_string(figures.buffers)});
   }
-  return text +
-         "bubble: time beyond the work of the busiest rank, over that work; idle inside: between "
-         "a\n"
-         "rank's first and last computation; in flight: activations kept at once, of a rank's "
-         "layers;\n"
-         "messages: of outputs + of gradients; buffers: messages per pair without which ranks "
-         "deadlock\n";
+  return table.text(columns) +
+         base::wrap(
+             "bubble: time beyond the work of the busiest rank, over that work; idle inside: "
+             "between a rank's first and last computation; in flight: activations kept at once, "
+             "of a rank's layers; messages: of outputs + of gradients; buffers: messages per pair "
+             "without which ranks deadlock\n",
+             columns);
 }
 
 }  // namespace
@@ -213,7 +219,7 @@ std::string to_text(std::span<const PipelineChart> charts, const ChartStyle& sty
   }
   text += fmt::format("{}{}one column: {}\n\n", kLegend, loops ? kLegendOfLoops : "",
                       base::format_seconds(1 / scale.columns_per_second));
-  return text + table_text(charts);
+  return text + table_text(charts, style.width);
 }
 
 std::string to_json(std::span<const PipelineChart> charts) {

@@ -176,9 +176,9 @@ std::string timeline_json(const Answer& answer) {
   return base::dump(json) + "\n";
 }
 
-Result<std::string> simulation_text(const Question& question) {
+Result<std::string> simulation_text(const Question& question, int columns) {
   HANJI_ASSIGN_OR_RETURN(const CollectiveCost cost, cost_on_network(question));
-  std::string text = to_text(cost);
+  std::string text = to_text(cost, columns);
   HANJI_ASSIGN_OR_RETURN(const auto answers, cost::answers(question));
   for (const Answer& one : answers) {
     const size_t rounds = rounds_of(one.timeline).size();

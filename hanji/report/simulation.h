@@ -3,6 +3,7 @@
 #include <string>
 
 #include "hanji/base/status.h"
+#include "hanji/base/terminal.h"
 #include "hanji/cost/compare.h"
 
 namespace hanji::report {
@@ -17,6 +18,7 @@ std::string timeline_json(const cost::Answer& answer);
 /// The comparison of all algorithms: the table, the rounds of those that have few, pipelines by
 /// segments, an all_reduce by its two halves, and below which sizes the others win.
 /// Errors  as cost::answers().
-Result<std::string> simulation_text(const cost::Question& question);
+Result<std::string> simulation_text(const cost::Question& question,
+                                    int columns = base::kTerminalColumns);
 
 }  // namespace hanji::report

@@ -1,10 +1,14 @@
 #include "hanji/topology/nominal.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
+#include "hanji/base/text_table.h"
 #include "hanji/topology/graph.h"
 
 namespace hanji::topology {
@@ -141,19 +145,34 @@ std::vector<NominalLink> nominal_links() {
   return all;
 }
 
-std::string nominal_text() {
-  std::string text = fmt::format("{:<26} {:>11} {:>11} {:>8}  {:<24} {}\n", "link", "one way",
-                                 "duplex", "latency", "rate", "source");
+std::string nominal_text(int columns) {
+  using enum base::TextTable::Align;
+  base::TextTable rates({{"link", kLeft}, {"one way"}, {"duplex"}, {"rate", kLeft}});
+  base::TextTable families({{"family", kLeft}, {"latency"}, {"source", kLeft}});
+  std::vector<std::string> family;  // name, latency, then the sources of its links
+  const auto end_family = [&] {
+    if (!family.empty()) {
+      families.add({family[0], family[1],
+                    fmt::format("{}", fmt::join(family.begin() + 2, family.end(), "; "))});
+    }
+    family.clear();
+  };
   for (const NominalLink& link : nominal_links()) {
-    text +=
-        fmt::format("{:<26} {:>11} {:>11} {:>5.1f} us  {:<24} {}\n", link.name,
-                    format_rate(link.bytes_per_second), format_rate(link.duplex_bytes_per_second),
-                    link.hop_seconds * 1e6, link.rate, link.source);
+    rates.add({link.name, format_rate(link.bytes_per_second),
+               format_rate(link.duplex_bytes_per_second), link.rate});
+    if (family.empty() || family[0] != link.family) {
+      end_family();
+      family = {link.family, fmt::format("{:.1f} us", link.hop_seconds * 1e6)};
+    }
+    if (std::ranges::find(family, link.source) == family.end()) family.push_back(link.source);
   }
-  return text +
-         "\nGB = 10^9 bytes. Rates are after line coding and before packet headers. Specifications "
-         "name no\nlatency: it is that of one hop in the cost model of NCCL 2.30.7 "
-         "(graph/tuning.cc, protocol LL).\n";
+  end_family();
+  return rates.text(columns) + "\n" + families.text(columns) +
+         base::wrap(
+             "\nGB = 10^9 bytes. Rates are after line coding and before packet headers. "
+             "Specifications name no latency: it is that of one hop in the cost model of NCCL "
+             "2.30.7 (graph/tuning.cc, protocol LL).\n",
+             columns);
 }
 
 std::string nominal_json() {

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "hanji/base/terminal.h"
+
 namespace hanji::topology {
 
 /// A kind of link as its specification names it.
@@ -31,7 +33,7 @@ int pcie_generation(double giga_transfers_per_second);
 /// One link (a GPU has several) one way; 0 for a generation other than 1 to 5.
 double nvlink_bytes_per_second(int generation);
 
-std::string nominal_text();
+std::string nominal_text(int columns = base::kTerminalColumns);
 /// One object per link, as an array.
 std::string nominal_json();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 
 namespace hanji::topology {
 namespace {
@@ -62,7 +63,11 @@ TEST(Nominal, EveryLinkHasRateDuplexLatencyAndSource) {
     EXPECT_GT(link.hop_seconds, 0) << link.name;
     EXPECT_NE(link.source, "") << link.name;
     EXPECT_THAT(text, HasSubstr(link.name));
+    EXPECT_THAT(text, HasSubstr(link.rate));
   }
+  EXPECT_THAT(text,
+              HasSubstr("InfiniBand   2.7 us  InfiniBand Architecture Specification, volume 2\n"));
+  for (const std::string_view line : base::split(text, '\n')) EXPECT_LE(line.size(), 80U) << line;
 }
 
 TEST(Nominal, JsonHoldsTheSameLinks) {

@@ -15,7 +15,9 @@ std::vector<std::string> rank_command(const JobLaunch& job, const std::string& p
   if (!resume_from.empty()) {
     command.insert(command.end(), {"--resume-from", resume_from.string()});
   }
-  if (job.terminal) command.push_back("--terminal");
+  if (job.terminal_columns > 0) {
+    command.insert(command.end(), {"--terminal", std::to_string(job.terminal_columns)});
+  }
   return command;
 }
 

@@ -15,7 +15,8 @@ struct JobLaunch {
   int64_t started_ns = 0;
   std::filesystem::path resume_from = {};  ///< A checkpoint; empty: a new run.
   int max_restarts = 0;                    ///< After failures, from the newest valid checkpoint.
-  bool terminal = false;  ///< stdout is a terminal: the progress line is overwritten.
+  int terminal_columns =
+      0;  ///< stdout is a terminal so wide: the progress line is overwritten; 0: none.
   std::function<void(const launch::RankEvent&)> on_event = {};
 };
 

@@ -14,6 +14,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/memory_headroom.h"
+#include "hanji/base/text.h"
 #include "hanji/base/units.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
@@ -330,7 +331,7 @@ class RankRun {
   void write_summary(const Measurement& measurement) {
     const Summary summary = summarise(plan_, dataset_, measurement);
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
-    options_.output.write(summary.text);
+    options_.output.write(base::wrap(summary.text, options_.output.columns, 2));
   }
 
   /// Of a step; -1: not told apart.

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
 
@@ -87,27 +90,52 @@ void RunLog::step(const StepRecord& record) {
 
 namespace {
 
-/// "0.8% transfer  12.1% skew  ", of a step; nothing where the engine cannot tell.
-std::string shares_of_calls(const StepRecord& record) {
-  if (!record.calls) return "";
-  return fmt::format("{:.1f}% transfer  {:.1f}% skew  ",
-                     100 * record.calls->exposed_transfer / record.step_seconds,
-                     100 * record.calls->skew / record.step_seconds);
+/// A part of the progress line, and how soon it is left out of one that is too long; 0: never.
+struct Part {
+  std::string text;
+  int spare = 0;
+};
+
+std::string joined(const std::vector<Part>& parts) {
+  std::string line;
+  for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+  return line;
+}
+
+/// The parts that fit beside each other.
+std::string joined_within(std::vector<Part> parts, int columns) {
+  std::string line = joined(parts);
+  while (std::ssize(line) > columns) {
+    const auto spare = std::ranges::max_element(parts, {}, &Part::spare);
+    if (spare->spare == 0) break;
+    parts.erase(spare);
+    line = joined(parts);
+  }
+  return line;
+}
+
+std::string percent_of_step(double seconds, const StepRecord& record, std::string_view what) {
+  return fmt::format("{:.1f}% {}", 100 * seconds / record.step_seconds, what);
 }
 
 }  // namespace
 
 std::string RunLog::progress_line(const StepRecord& record) const {
   const double targets_per_second = static_cast<double>(record.num_targets) / record.step_seconds;
-  const std::string loss =
-      record.num_targets > 0 ? fmt::format("loss {:.4f}", record.loss) : "no valid target";
-  return fmt::format(
-      "step {:>{}}/{}  {}  {} {}/s  {:.1f} GF/s  {}  {}ETA {}", record.step,
-      std::to_string(steps_).size(), steps_, loss,
-      base::format_count(static_cast<int64_t>(targets_per_second)), targets_,
-      targets_per_second * flops_per_target_ / 1e9, base::format_bytes(record.memory_bytes),
-      shares_of_calls(record),
-      base::format_seconds(static_cast<double>(steps_ - record.step) * smoothed_seconds_));
+  std::vector<Part> parts = {
+      {fmt::format("step {:>{}}/{}", record.step, std::to_string(steps_).size(), steps_)},
+      {record.num_targets > 0 ? fmt::format("loss {:.4f}", record.loss) : "no valid target"},
+      {fmt::format("{} {}/s", base::format_count(static_cast<int64_t>(targets_per_second)),
+                   targets_)},
+      {fmt::format("{:.1f} GF/s", targets_per_second * flops_per_target_ / 1e9), 3},
+      {base::format_bytes(record.memory_bytes), 4}};
+  if (record.calls) {  // an engine may not tell
+    parts.push_back({percent_of_step(record.calls->exposed_transfer, record, "transfer"), 2});
+    parts.push_back({percent_of_step(record.calls->skew, record, "skew"), 1});
+  }
+  parts.push_back({"ETA " + base::format_seconds(static_cast<double>(steps_ - record.step) *
+                                                 smoothed_seconds_)});
+  return joined_within(std::move(parts), output_.columns);
 }
 
 void RunLog::evaluation(int64_t step, double validation_loss, const Metric& metric) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "hanji/base/terminal.h"
 #include "hanji/plan/plan.h"
 #include "hanji/trace/jsonl.h"
 #include "hanji/trace/tensorboard.h"
@@ -17,7 +18,8 @@ namespace hanji::train {
 /// The destination of a rank's output. Called with whole lines, or with one line to overwrite.
 struct Output {
   std::function<void(std::string_view)> write;
-  bool overwrites = false;  ///< A terminal: the progress line is overwritten.
+  bool overwrites = false;               ///< A terminal: the progress line is overwritten.
+  int columns = base::kTerminalColumns;  ///< The most of a progress line.
 };
 
 /// One step as it is logged; seconds of this rank.

@@ -20,6 +20,7 @@ class RunLogTest : public testing::Test {
   RunLog open() {
     Output output;
     output.write = [this](std::string_view text) { told_ += text; };
+    output.columns = columns_;
     return RunLog::open(folder_.path(), plan_, 0, output).or_throw();
   }
   static StepRecord step(int64_t number) {
@@ -37,6 +38,7 @@ class RunLogTest : public testing::Test {
   test::TemporaryFolder folder_;
   plan::Plan plan_;
   std::string told_;
+  int columns_ = base::kTerminalColumns;
 };
 
 TEST_F(RunLogTest, TellsTransferAndSkewApart) {
@@ -52,6 +54,20 @@ TEST_F(RunLogTest, TellsTransferAndSkewApart) {
   ASSERT_EQ(history.logged.size(), 2u);
   EXPECT_EQ(history.logged[0].calls, record.calls);
   EXPECT_FALSE(history.logged[1].calls.has_value());
+}
+
+TEST_F(RunLogTest, ALineThatIsTooLongLeavesOutWhatIsLeastAskedFor) {
+  RunLog log = open();
+  StepRecord record = step(1);
+  record.calls = {.transfer = 0.02, .exposed_transfer = 0.01, .skew = 0.04};
+  log.step(record);
+  EXPECT_THAT(told_, testing::EndsWith("640 tokens/s  10.0% transfer  40.0% skew  ETA 9.90 s\n"));
+  EXPECT_LE(told_.size(), 81U);
+  columns_ = 120;
+  told_.clear();
+  RunLog wide = open();
+  wide.step(record);
+  EXPECT_THAT(told_, HasSubstr(" GF/s  0 B  10.0% transfer  40.0% skew  ETA "));
 }
 
 TEST_F(RunLogTest, ADeletedTensorBoardFolderIsMadeAgain) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 #include "hanji/cli/exit_code.h"
 
 namespace hanji::cli {
@@ -13,6 +14,8 @@ namespace {
 int64_t count(const Findings& findings, Verdict verdict) {
   return std::ranges::count(findings, verdict, &Finding::verdict);
 }
+
+constexpr int kValueAt = 25;  // columns before values and advice
 
 std::string mark(Verdict verdict) {
   switch (verdict) {
@@ -34,13 +37,16 @@ std::string_view name_of(Verdict verdict) {
   return "unknown";
 }
 
-std::string to_text(const Findings& findings) {
+std::string to_text(const Findings& findings, int columns) {
   std::string out, section;
   for (const Finding& one : findings) {
     if (one.section != section) out += fmt::format("{}{}\n", out.empty() ? "" : "\n", one.section);
     section = one.section;
-    out += fmt::format("{}{:<22} {}\n", mark(one.verdict), one.name, one.value);
-    if (!one.advice.empty()) out += fmt::format("{:<24} -> {}\n", "", one.advice);
+    const int hanging = one.verdict == Verdict::kGood ? kValueAt - 2 : kValueAt;
+    out += base::wrap(fmt::format("{}{:<22} {}\n", mark(one.verdict), one.name, one.value), columns,
+                      hanging);
+    if (one.advice.empty()) continue;
+    out += base::wrap(fmt::format("{:<{}}-> {}\n", "", kValueAt, one.advice), columns, 3);
   }
   const auto broken = count(findings, Verdict::kBroken);
   out += fmt::format("\n{} broken (X), {} to know (!)\n", broken, count(findings, Verdict::kNote));

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/terminal.h"
+
 namespace hanji::cli {
 
 /// kNote: works, but slower or otherwise than one may think. kBroken: something hanji needs fails.
@@ -24,7 +26,7 @@ using Findings = std::vector<Finding>;
 std::string_view name_of(Verdict verdict);
 
 /// One page: a heading per section, in order of first appearance, advice below its line.
-std::string to_text(const Findings& findings);
+std::string to_text(const Findings& findings, int columns = base::kTerminalColumns);
 
 /// {"broken": 0, "notes": 1, "findings": [{"section", "name", "value", "verdict", "advice"}]}.
 std::string to_json(const Findings& findings);
