@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int64_t kBudgetBytes = 4 << 20;  // memory traffic of one advance()
-constexpr int kSpinsAlone = 2000;          // where every rank has its processor
+constexpr int kSpinsAlone = 2000;          // where every thread has its processor
 constexpr int kSpinsOversubscribed = 4;
 constexpr auto kSleepAfterAlone = 1ms;  // of yielding; a sleeper is woken, but that takes its time
 constexpr auto kSleepAfterOversubscribed = 50us;
@@ -204,7 +204,7 @@ class Engine::Core {
   void choose_spins() {
     const int processors =
         options_.usable_processors > 0 ? options_.usable_processors : segment_->num_processors();
-    oversubscribed_ = segment_->ranks() > processors;
+    oversubscribed_ = segment_->ranks() * options_.threads_per_rank > processors;
     spins_ = options_.spin >= 0 ? options_.spin
              : oversubscribed_  ? kSpinsOversubscribed
                                 : kSpinsAlone;

@@ -19,11 +19,12 @@ namespace hanji::shm {
 struct EngineOptions {
   /// How long a call may wait for a peer before wait() gives up with kTimeout.
   std::chrono::nanoseconds deadline = std::chrono::seconds(300);
-  /// Polls before a wait begins to yield; -1: 2000 where each rank has a processor, else 4.
+  /// Polls before a wait begins to yield; -1: 2000 where each thread has a processor, else 4.
   int spin = -1;
   /// Processors of all ranks together; 0: the union of their affinity masks. A smaller quota of
   /// processor time is known to the caller only.
   int usable_processors = 0;
+  int threads_per_rank = 1;             ///< That compute, and need a processor each.
   trace::Recorder* recorder = nullptr;  ///< One event per call; the caller keeps it alive.
   std::optional<uint32_t> epoch;        ///< The same on all members; by default the segment's.
 };
@@ -106,7 +107,7 @@ class Engine {
 
   /// The engine fails when this epoch of the segment ends.
   uint32_t epoch() const;
-  /// More ranks than processors: a polling rank keeps another rank from its work.
+  /// More threads of ranks than processors: a polling rank keeps another rank from its work.
   bool oversubscribed() const;
   int rank() const;  ///< In the group.
   int size() const;

@@ -25,6 +25,20 @@ using test::share;
 using testing::AllOf;
 using testing::HasSubstr;
 
+TEST(Oversubscribed, WhereThreadsOfAllRanksHaveNotAProcessorEach) {
+  const auto segment = test::make_segment(2);
+  int group = 0;
+  const auto is_so = [&](int processors, int threads) {
+    const EngineOptions options{.usable_processors = processors, .threads_per_rank = threads};
+    return Engine::create(segment, group++, {0, 1}, 0, options).or_throw()->oversubscribed();
+  };
+  EXPECT_FALSE(is_so(2, 1));
+  EXPECT_TRUE(is_so(1, 1));
+  EXPECT_TRUE(is_so(2, 2));
+  EXPECT_TRUE(is_so(3, 2));
+  EXPECT_FALSE(is_so(4, 2));
+}
+
 TEST(Deadline, NamesTheAbsentRankAndItsLastCall) {
   EngineOptions options;
   options.deadline = 100ms;

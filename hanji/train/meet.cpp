@@ -37,6 +37,7 @@ comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions option
       std::chrono::nanoseconds(static_cast<int64_t>(plan.config.comm.deadline * 1e9));
   options.bits = plan.config.train.bits == plan::Bits::kFast ? comm::Bits::kFast : comm::Bits::kRun;
   options.rank_names = rank_names(plan.mesh);
+  options.threads_per_rank = plan.threads;
   options.chooser =
       std::make_shared<cost::Chooser>(plan.rates, plan::named_algorithms(plan.config.comm));
   return options;

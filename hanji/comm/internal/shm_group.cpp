@@ -22,6 +22,7 @@ shm::EngineOptions engine_options_of(const GroupOptions& options, uint32_t epoch
   engine.epoch = epoch;
   engine.deadline = options.deadline;
   engine.usable_processors = options.usable_processors;
+  engine.threads_per_rank = options.threads_per_rank;
   engine.recorder = options.recorder;
   return engine;
 }
