@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 import unittest
+import unittest.mock
 
 from command import HANJI, MEGABYTE, NANO, CommandTest
 
@@ -223,6 +224,27 @@ class Train(CommandTest):
         done = self.train("run", "--steps", 2, expect=2)
         self.assertIn("not an empty folder", done.stderr)
         self.assertEqual((self.folder / "run" / "precious").read_text(), "x")
+
+    def test_threads_that_share_cpus_sleep_unless_the_user_says_otherwise(self):
+        threads = len(os.sched_getaffinity(0)) + 1
+        job = ["--ranks", 1, "--steps", 1, "--set", f"compute.threads={threads}"]
+        clean = {name: value for name, value in os.environ.items()
+                 if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")}
+        with unittest.mock.patch.dict(os.environ, clean, clear=True):
+            # GNU's OpenMP says what it has read; another one has other words.
+            done = self.train("asleep", *job, OMP_DISPLAY_ENV="verbose")
+            self.assertIn("threads     sleep while they wait: ", done.stdout)
+            self.assertEqual(self.read_json("asleep/plan.json")["waits"]["policy"], "sleep")
+            log = (self.folder / "asleep/logs/rank.0").read_text(errors="replace")
+            if "GOMP_SPINCOUNT" in log:
+                self.assertIn("OMP_WAIT_POLICY = 'PASSIVE'", log)
+                self.assertIn("GOMP_SPINCOUNT = '0'", log)
+            done = self.train("told", *job, OMP_DISPLAY_ENV="verbose", GOMP_SPINCOUNT="1234")
+            self.assertIn("GOMP_SPINCOUNT=1234 is set", done.stdout)
+            log = (self.folder / "told/logs/rank.0").read_text(errors="replace")
+            if "GOMP_SPINCOUNT" in log:
+                self.assertIn("GOMP_SPINCOUNT = '1234'", log)
+        self.assertEqual(*(self.read_json(out, "summary.json")["state_sha256"] for out in ("asleep", "told")))
 
     def test_a_users_text_decides_the_vocabulary(self):
         (self.folder / "text.txt").write_text("abcab cbacb " * 400)

@@ -40,6 +40,7 @@ enum class RankEventKind {
   kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.
   kKilled,      ///< KILL was sent to the ranks that did not end in time.
   kCause,       ///< All have ended: once more why, as the last word.
+  kWaits,       ///< The threads of ranks wait asleep, and why: run.h decides it before they start.
   kJoined,      ///< All hosts have come; their ranks start.
   kRefused,     ///< Somebody wanted to join the run who may not.
   kRestarted,   ///< All are started again; see restart.h.

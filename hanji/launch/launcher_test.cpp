@@ -489,6 +489,34 @@ TEST_F(Launcher, RunProgramGivesEveryRankCoresOfItsOwnWhileThereAreEnough) {
   }
 }
 
+TEST_F(Launcher, RunProgramLetsThreadsSleepWhereTheyShareCpusUnlessTheUserDecides) {
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) ::unsetenv(name);
+  RunOptions run;
+  run.command = {"sh", "-c", "echo [$OMP_WAIT_POLICY] [$KMP_BLOCKTIME] [$GOMP_SPINCOUNT]"};
+  run.log_directory = folder_.path() / "logs";
+  run.on_event = [this](const RankEvent& event) { events_.push_back(event); };
+  run.ranks = 1;
+  const auto said = [&] {
+    events_.clear();
+    testing::internal::CaptureStdout();
+    const auto outcome = run_program(run);
+    EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
+    return testing::internal::GetCapturedStdout();
+  };
+  const ScopedVariable too_many("OMP_NUM_THREADS", "4096,2");
+  EXPECT_EQ(said(), "[passive] [0] []\n");
+  ASSERT_NE(event_of(RankEventKind::kWaits), nullptr);
+  EXPECT_THAT(event_of(RankEventKind::kWaits)->text,
+              AllOf(HasSubstr("sleep while they wait"), HasSubstr("4096 threads")));
+  {
+    const ScopedVariable user("GOMP_SPINCOUNT", "7");
+    EXPECT_EQ(said(), "[] [] [7]\n");
+    EXPECT_EQ(event_of(RankEventKind::kWaits), nullptr);
+  }
+  const ScopedVariable one("OMP_NUM_THREADS", "1");
+  EXPECT_EQ(said(), "[] [] []\n");
+}
+
 TEST_F(Launcher, RunProgramIsFoundByItsFolderOfLogsWhileItLives) {
   const auto logs = folder_.path() / "logs";
   RunOptions run;

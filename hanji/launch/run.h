@@ -24,7 +24,8 @@ struct RunOptions {
 };
 
 /// Starts any program as ranks of this host, each pinned to cores of its own as long as there are
-/// enough of them, else with OMP_NUM_THREADS=1 unless the user has set it.
+/// enough of them, else with OMP_NUM_THREADS=1 unless the user has set it. Threads of ranks wait as
+/// topology::choose_wait_policy() says.
 ///
 /// Result  as launch_with_restarts(); its exit_code is the command's.
 /// Errors  kInvalidArgument for a negative number of ranks or restarts, or no command; as launch().

@@ -567,6 +567,7 @@ std::string describe(const Plan& plan) {
   }
   out += paragraph("mesh", describe_mesh(plan));
   if (plan.hosts.several()) out += paragraph("hosts", describe_hosts(plan));
+  if (plan.threads > 1) out += paragraph("threads", topology::describe(plan.waits));
   out += paragraph("batch", describe_batch(plan));
   out += paragraph("kernels", describe_kernels(plan));
   if (const std::string load = topology::describe_load(plan.load); !load.empty()) {

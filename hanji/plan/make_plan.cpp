@@ -100,6 +100,12 @@ Status Planner::decide_ranks() {
   // In stable the number of threads belongs to the job: it must not follow from the ranks.
   const int automatic_threads = is_stable() ? 1 : std::max(1, cores);
   plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
+  plan_.waits = topology::choose_wait_policy({.ranks = ranks_on_host(),
+                                              .threads = plan_.threads,
+                                              .cpus = topology::cpus_of(inputs_.machine),
+                                              .cpus_of_others = inputs_.cpus_of_others,
+                                              .setting = inputs_.wait_setting,
+                                              .are_started = inputs_.are_started});
   return {};
 }
 

@@ -18,6 +18,7 @@
 #include "hanji/plan/shard_plan.h"
 #include "hanji/schedule/action.h"
 #include "hanji/topology/machine.h"
+#include "hanji/topology/wait_policy.h"
 
 namespace hanji::plan {
 
@@ -48,7 +49,8 @@ struct Plan {
   std::vector<MemoryLine> memory;  ///< Bytes of tensors on the rank with the maximum.
   ProcessMemory process = {};      ///< Memory of each rank's process beside these; unknown on GPUs.
   cost::Rates rates;
-  double load = 0;  ///< As in PlanInputs.
+  double load = 0;                  ///< As in PlanInputs.
+  topology::WaitChoice waits = {};  ///< Of the threads of each rank for one another.
   HostLayout hosts;
   Prediction predicted;
   std::string job_hash;  ///< Of the keys that determine the result: model, data, train.
@@ -114,6 +116,8 @@ struct PlanInputs {
   OperationTimes times = {};
   double load =
       0;  ///< The largest share of CPUs that others used while kernels, rates or times were taken.
+  double cpus_of_others = 0;      ///< Now, as topology::look_at_others() gives.
+  std::string wait_setting = {};  ///< As of topology::WaitFacts.
   DataFacts data = {};
   std::vector<int> ranks_per_host = {};    ///< Empty: one host. Else for all ranks.
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.

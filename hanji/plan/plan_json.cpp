@@ -263,6 +263,13 @@ Status check_sums(const Plan& plan) {
   return {};
 }
 
+topology::WaitChoice read_waits(JsonFields& fields) {
+  const std::string name = fields.text("policy");
+  const auto policy = topology::wait_policy_of(name);
+  if (!policy) fields.fail("policy", "is '" + name + "', no policy of waiting threads");
+  return {policy.value_or(topology::WaitPolicy::kRuntime), fields.text("why")};
+}
+
 void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.data = read_part(fields, "data", read_data);
   plan.ranks = static_cast<int>(fields.integer("ranks", 1, base::kMaxRanks));
@@ -282,6 +289,7 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.num_buckets = fields.integer("buckets", 1, kMaxBytes);
   plan.memory = read_list(fields, "memory", 64, read_line);
   if (fields.has("process")) plan.process = read_part(fields, "process", read_process);
+  if (fields.has("waits")) plan.waits = read_part(fields, "waits", read_waits);
   if (fields.has("load")) plan.load = fields.real("load", 0, 1);
   plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted",
@@ -310,6 +318,9 @@ std::string to_json(const Plan& plan) {
   json["shares"] = Json::array();
   for (int rank = 0; rank < plan.ranks; ++rank) {
     json["shares"].push_back(to_value(share_of(plan, rank), plan.cpus[rank]));
+  }
+  if (plan.threads > 1) {
+    json["waits"] = {{"policy", name_of(plan.waits.policy)}, {"why", plan.waits.why}};
   }
   json["micro_batch"] = plan.micro_batch;
   json["kernels"] = to_value(plan.kernels);

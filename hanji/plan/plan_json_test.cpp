@@ -58,6 +58,19 @@ TEST(PlanJson, SaysTheLoadThatTimesWereTakenUnder) {
   EXPECT_THAT(describe(some_plan()), testing::Not(HasSubstr("other processes")));
 }
 
+TEST(PlanJson, SaysHowThreadsWaitWhereARankHasSeveral) {
+  EXPECT_FALSE(Json::parse(to_json(some_plan())).contains("waits"));
+  PlanInputs inputs = some_inputs();
+  inputs.config.compute.threads = 2;
+  const std::string text = to_json(make_plan(inputs).or_throw());
+  const Plan read = plan_from_json(text).or_throw();
+  EXPECT_EQ(read.waits, (topology::WaitChoice{topology::WaitPolicy::kSleep,
+                                              "6 threads of the ranks share 3 CPUs"}));
+  Json wrong = Json::parse(text);
+  wrong["waits"]["policy"] = "nap";
+  EXPECT_THAT(plan_from_json(wrong.dump()).status().message(), HasSubstr("'nap'"));
+}
+
 TEST(PlanJson, RanksOfOneDataCoordinateRepeatItsShare) {
   PlanInputs inputs = some_inputs();
   inputs.config.mesh.axial = 2;

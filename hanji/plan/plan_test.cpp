@@ -67,6 +67,26 @@ TEST(MakePlan, FewerGrainsThanCoresLimitTheRanks) {
   EXPECT_EQ(plan.threads, 64 / 3);
 }
 
+TEST(MakePlan, ThreadsOfARankSleepWhereTheyShareCpus) {
+  using topology::WaitPolicy;
+  PlanInputs inputs = two_cores();
+  EXPECT_EQ(made(inputs).waits.policy, WaitPolicy::kRuntime);
+  EXPECT_THAT(describe(made(inputs)), Not(HasSubstr("\nthreads "))) << "two ranks of one thread";
+  inputs.config.run.ranks = 1;
+  EXPECT_THAT(describe(made(inputs)), HasSubstr("\nthreads     spin before they sleep"));
+  inputs.cpus_of_others = 1.9;
+  EXPECT_EQ(made(inputs).waits.policy, WaitPolicy::kSleep);
+  EXPECT_THAT(describe(made(inputs)), HasSubstr("\nthreads     sleep while they wait: other"));
+  inputs.wait_setting = "OMP_WAIT_POLICY=active";
+  EXPECT_EQ(made(inputs).waits.policy, WaitPolicy::kGiven);
+  EXPECT_THAT(describe(made(inputs)), HasSubstr("OMP_WAIT_POLICY=active is set"));
+  inputs = two_cores();
+  inputs.config.compute.threads = 2;
+  EXPECT_EQ(made(inputs).waits.policy, WaitPolicy::kSleep) << "two ranks of two on two CPUs";
+  inputs.are_started = true;
+  EXPECT_EQ(made(inputs).waits.policy, WaitPolicy::kGiven);
+}
+
 TEST(MakePlan, TheLimitOfRanksIsThatOfAHost) {
   PlanInputs inputs = two_cores();
   inputs.config.train.global_batch = 1024;

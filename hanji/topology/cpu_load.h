@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "hanji/base/status.h"
@@ -17,6 +18,10 @@ struct CpuTimes {
 /// Reads `root`/proc/stat, which counts in hundredths of a second, and this process's clock.
 /// Errors  those of read_file(); corrupt for a file without the sums of all CPUs.
 Result<CpuTimes> read_cpu_times(const std::filesystem::path& root = "/");
+
+/// The same of these CPUs only.
+Result<CpuTimes> read_cpu_times_of(std::span<const int> cpus,
+                                   const std::filesystem::path& root = "/");
 
 /// The share of all CPUs that other processes took between the two, in [0, 1].
 double load_of_others(const CpuTimes& begin, const CpuTimes& end);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <vector>
 
 #include "hanji/base/clock.h"
 #include "hanji/test/temporary_folder.h"
@@ -14,11 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-CpuTimes times_of(const std::string& stat) {
+/// Of all CPUs, or of some.
+CpuTimes times_of(const std::string& stat, const std::vector<int>& cpus = {}) {
   const test::TemporaryFolder root;
   fs::create_directories(root.path() / "proc");
   std::ofstream(root.path() / "proc/stat") << stat;
-  return read_cpu_times(root.path()).or_throw();
+  return cpus.empty() ? read_cpu_times(root.path()).or_throw()
+                      : read_cpu_times_of(cpus, root.path()).or_throw();
 }
 
 TEST(CpuTimes, AreTheFirstLineOfProcStat) {
@@ -26,6 +29,17 @@ TEST(CpuTimes, AreTheFirstLineOfProcStat) {
   const CpuTimes times = times_of("cpu  100 20 30 400 50 6 7 8 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
   EXPECT_DOUBLE_EQ(times.busy * hertz, 100 + 20 + 30 + 6 + 7 + 8);
   EXPECT_DOUBLE_EQ(times.total * hertz, 621);
+}
+
+TEST(CpuTimes, OfSomeCpusAreTheSumOfTheirLines) {
+  const double hertz = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const std::string stat =
+      "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 0 0 2 0 0 0 0 0 0\ncpu1 10 0 0 20 0 0 0 0 0 0\n"
+      "cpu10 100 0 0 200 0 0 0 0 0 0\nintr 5\n";
+  EXPECT_DOUBLE_EQ(times_of(stat, {1}).busy * hertz, 10);
+  EXPECT_DOUBLE_EQ(times_of(stat, {0, 10}).busy * hertz, 101);
+  EXPECT_DOUBLE_EQ(times_of(stat, {0, 10}).total * hertz, 303);
+  EXPECT_THROW(times_of(stat, {7}), Error);
 }
 
 TEST(CpuTimes, RefuseWhatIsNoStat) {

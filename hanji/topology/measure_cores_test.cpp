@@ -17,7 +17,7 @@ using testing::Field;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-std::vector<int> cpus_of(const Machine& machine) {
+std::vector<int> all_cpus_of(const Machine& machine) {
   std::vector<int> cpus;
   for (const std::vector<int>& core : machine.core_cpus) {
     cpus.insert(cpus.end(), core.begin(), core.end());
@@ -40,7 +40,7 @@ TEST(MeasureCores, EveryPairAndNumberOfCopiesHasAFigureOrAReason) {
     pairs.push_back(one.pair);
     EXPECT_EQ(one.unknown.empty(), one.latency_seconds > 0 && one.bytes_per_second > 0);
   }
-  EXPECT_EQ(pairs, representative_pairs(*graph, cpus_of(*machine)));
+  EXPECT_EQ(pairs, representative_pairs(*graph, all_cpus_of(*machine)));
   std::vector<int> copies;
   for (const CopyRate& one : rates.copies) {
     copies.push_back(one.num_copies);

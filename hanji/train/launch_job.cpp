@@ -30,6 +30,7 @@ launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_js
   options.ranks = plan.ranks;
   options.plan_json = std::move(plan_json);
   options.cpus = plan.cpus;
+  options.environment = topology::wait_variables(plan.waits);
   options.log_directory = out / "logs";
   options.rank0_output = launch::Rank0Output::kLogAndLauncher;
   options.adopts_orphans = true;

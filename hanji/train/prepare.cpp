@@ -435,6 +435,15 @@ Status add_rates(plan::PlanInputs& inputs, const topology::Machine& host, int ra
   return {};
 }
 
+/// Adds what decides how threads wait. A rank of one thread waits for none, so nobody looks.
+void add_waits(plan::PlanInputs& inputs, const plan::Plan& draft) {
+  inputs.wait_setting = topology::wait_setting();
+  const bool is_open = draft.waits.policy == topology::WaitPolicy::kRuntime && draft.threads > 1;
+  if (is_open && inputs.wait_setting.empty()) {
+    inputs.cpus_of_others = topology::look_at_others(inputs.machine);
+  }
+}
+
 }  // namespace
 
 Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
@@ -451,6 +460,7 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
     HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, plan::make_plan(inputs));
     HANJI_RETURN_IF_ERROR(add_gpu_times(inputs, draft, workload, started));
+    add_waits(inputs, draft);
   } else {
     HANJI_ASSIGN_OR_RETURN(plan::Plan draft, add_kernels(inputs));
     const int ranks = started ? started->local_ranks : draft.ranks;
@@ -462,6 +472,7 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
     HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, draft));
     HANJI_RETURN_IF_ERROR(decide_context(inputs, workload, draft));
     HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));
+    add_waits(inputs, draft);
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
   if (started) plan.cpus.assign(plan.ranks, {});  // the launcher has decided
