@@ -10,7 +10,8 @@ SIZES = {"nano": dict(layers=2, heads=2, width=32, block=32),
 VOCABULARY = 256
 
 
-def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=None, extra=()):
+def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=None, extra=(), **how):
+    """`how`: of Ranks."""
     settings = [f"model.preset={preset}", f"model.vocabulary={VOCABULARY}", "data.vocabulary=byte",
                 f"train.global_batch={batch * ranks}", f"compute.dtype={dtype}",
                 "compute.threads=1", "train.clip=1.0", "train.learning_rate=1e-3",
@@ -22,7 +23,7 @@ def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=N
         command += ["--set", setting]
     if initial:
         command += ["--save-initial", str(initial)]
-    job = Ranks("hanji", command, ranks, cores)
+    job = Ranks("hanji", command, ranks, cores, **how)
     told = job.receive()
     job.kernels, job.moves = told[0]["kernels"], told[0]["moves"]
     job.products_seconds = max(rank["products_seconds"] for rank in told)

@@ -258,6 +258,28 @@ def render_overlap(rows):
                  for row in rows])
 
 
+def beside_text(row):
+    return "nothing" if row["others"] == 0 else f"{row['others']} processes that compute"
+
+
+def render_threads(rows):
+    ranks = {(row["model"], row["others"]): row for row in rows if row["question"] == "ranks"}
+    return grid(["model, beside", "threads that sleep", "threads that spin, over them", "chosen", "its speed over spinning",
+                 "ranks of one thread"],
+                [[f"`{row['model']}`, {beside_text(row)}", seconds_text(row["first_seconds"]), ratio_text(row),
+                  row["chosen"], f"{row['speed_of_chosen']:.2f}",
+                  seconds_text(ranks[row["model"], row["others"]]["seconds"])]
+                 for row in rows if row["question"] == "threads"])
+
+
+def judge_threads(rows):
+    quiet = [row for row in rows if row["question"] == "threads" and row["others"] == 0]
+    busy = [row for row in rows if row["question"] == "threads" and row["others"] > 0]
+    return [*(bar(f"`{row['model']}` alone, the speed over spinning", row["speed_of_chosen"], 0.97) for row in quiet),
+            *(bar(f"`{row['model']}` beside others, the speed over spinning", row["speed_of_chosen"], 5)
+              for row in busy if row["model"] == "small")]
+
+
 def render_stable(rows):
     grains, cuts = ([row for row in rows if row["question"] == question] for question in ("stable", "cuts"))
     return [*grid(["samples of a grain", "samples of a micro-batch of `run`", "`run`", "`stable`", "`stable` over `run`"],
@@ -552,6 +574,7 @@ are built.
 | images and tokens per second of a loader, first batch, memory, against FFCV, torch's DataLoader, torch::data and a bare decode | `./dev bench loader` |
 | Python's DDP and FSDP2 on "hanji" against "gloo" | `./dev python && ./dev bench c10d` |
 | what communication costs a step | `./dev bench overlap` |
+| threads of a rank that wait asleep or spinning, alone and beside others | `./dev bench threads` |
 | what bits that no plan changes cost | `./dev bench stable` |
 | how near predicted times of collectives are | `./dev bench prediction` |
 | what a parameter server moves, holds and takes, beside an all-reduce | `./dev bench server` |
@@ -669,6 +692,13 @@ TABLES = [
     Table("overlap", "What communication costs a step",
           "A step of 2 connected ranks over that of 2 unconnected runs on the same cores, `baby`.",
           [["overlap", "--pairs", "8"]], 70, render_overlap),
+    Table("threads", "Threads that wait",
+          "One rank with as many threads as cores, alone and beside as many processes that compute: steps of threads that\n"
+          "sleep while they wait, and of threads that spin as OpenMP's do by themselves; what the launcher chooses there; and\n"
+          "as many ranks of one thread. `small` is a GPT of 4 layers, 128 wide, on 4 samples of 64 tokens, with short\n"
+          "operations between which threads wait often. Operations of `baby` are long: beside others a step takes twice its\n"
+          "time at the least, as half of each core is theirs. Losses and states are equal in all bits.",
+          [["threads"]], 120, render_threads, judge_threads),
     Table("stable", "What stable bits cost",
           "A step of `train.bits = stable` over one of `train.bits = run`, `baby`, 2 ranks of 6 samples.",
           [["stable", "--pairs", "5"]], 110, render_stable, judge_stable),

@@ -3,7 +3,7 @@
 // With "hash": true the answer has the hash of the state that the last step left, too.
 // On a GPU (compute.device=cuda) the steps of a request are timed together, from an idle device to an idle device, and
 // each has their mean: the host runs ahead of the device, so that a step alone has no time of its own.
-// Started by bench/step.py, overlap.py, pipeline.py, stable.py and gpu_step.py once per rank, with torchrun's variables.
+// Started by bench/step.py, overlap.py, pipeline.py, stable.py, threads.py and gpu_step.py once per rank, with torchrun's variables.
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -161,7 +161,7 @@ int main(int argc, char** argv) try {
 
   world::World world = world::connect();
   plan::Plan plan = plan_for(world.size(), assignments);
-  compute::apply(plan.kernels, 1);
+  compute::apply(plan.kernels, plan.threads);
   const comm::Group group =
       train::training_group(world, world.group(), plan, train::take_device(world, plan));
   train::Job job = train::assemble(plan, group);
