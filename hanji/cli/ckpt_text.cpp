@@ -18,7 +18,6 @@ using checkpoint::Difference;
 using checkpoint::DifferenceKind;
 using checkpoint::ForeignTensor;
 using checkpoint::SavedTensor;
-using enum base::TextTable::Align;
 
 int64_t bytes_of(const Checkpoint& one) {
   int64_t bytes = 0;
@@ -64,6 +63,7 @@ Json to_json(const SavedTensor& tensor, const char* kind) {
 }
 
 std::string lines_of(const std::vector<SavedTensor>& tensors, int columns) {
+  using enum base::TextTable::Align;
   base::TextTable table({{"", kLeft}, {"", kLeft}, {}}, 2);
   for (const SavedTensor& tensor : tensors) {
     table.add({tensor.name, checkpoint::describe(tensor.dtype, tensor.shape),
@@ -75,6 +75,7 @@ std::string lines_of(const std::vector<SavedTensor>& tensors, int columns) {
 }  // namespace
 
 std::string list_text(const std::vector<Inspected>& all, int columns) {
+  using enum base::TextTable::Align;
   base::TextTable table(
       {{"checkpoint", kLeft}, {"samples"}, {"bytes"}, {"validation"}, {"state", kLeft}});
   for (const auto& [name, is_latest, content] : all) {
@@ -169,6 +170,7 @@ std::string show_file_text(const std::string& path, const checkpoint::Safetensor
   text += fmt::format("{}, {}\n", base::counted(static_cast<int64_t>(count), "tensor"),
                       base::format_bytes(file.size_bytes()));
   text += lines_of(checkpoint::in_one_run(file.tensors()), columns);
+  using enum base::TextTable::Align;
   base::TextTable unread({{"", kLeft}, {"", kLeft}, {}, {"", kLeft}}, 2);
   for (const ForeignTensor& tensor : file.foreign()) {
     unread.add({tensor.name, checkpoint::describe(tensor),

@@ -15,7 +15,6 @@ namespace {
 
 using layout::AxialBlock;
 using layout::AxialMove;
-using enum base::TextTable::Align;
 
 struct AxialSums {
   int64_t forward = 0, backward = 0;
@@ -85,6 +84,7 @@ std::string svg_text(double x, double y, std::string_view text) {
 std::string axial_table(const AxialBlock& block, int64_t element_bytes, int columns) {
   const std::vector<AxialMove> moves = axial_moves(block);
   std::string text = title_of(block) + "; bytes that all ranks send together\n\n";
+  using enum base::TextTable::Align;
   base::TextTable table({{"operation", kLeft},
                          {"layout", kLeft},
                          {"moves", kLeft},
@@ -115,6 +115,7 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes, int colu
 }
 
 std::string triangle_table(const std::vector<cost::TriangleCost>& ways, int columns) {
+  using enum base::TextTable::Align;
   base::TextTable table({{"two triangles", kLeft},
                          {"sent, all ranks"},
                          {"kept beside, a rank"},
