@@ -21,19 +21,19 @@ constexpr size_t kHead = 2 + 2 + 2;  // start of image, marker, length
 constexpr size_t kMaxSegment = 65535;
 constexpr int64_t kMaxCoefficients = int64_t{1} << 29;  // of 2 bytes
 
-uint8_t byte_at(Bytes bytes, size_t at) { return static_cast<uint8_t>(bytes[at]); }
+uint8_t byte_of(Bytes bytes, size_t at) { return static_cast<uint8_t>(bytes[at]); }
 
-size_t big_endian(Bytes bytes, size_t at) {
-  return static_cast<size_t>(byte_at(bytes, at) << 8 | byte_at(bytes, at + 1));
+size_t two_bytes(Bytes bytes, size_t at) {
+  return static_cast<size_t>(byte_of(bytes, at) << 8 | byte_of(bytes, at + 1));
 }
 
 /// Of a baseline frame header; 0 if it is not one.
 int64_t row_height_of(Bytes frame) {
-  if (frame.size() < 8 || frame.size() < 8 + 3 * size_t{byte_at(frame, 7)}) return 0;
-  const int components = byte_at(frame, 7);
+  if (frame.size() < 8 || frame.size() < 8 + 3 * size_t{byte_of(frame, 7)}) return 0;
+  const int components = byte_of(frame, 7);
   int tallest = 1;
   for (int i = 0; i < components; ++i) {
-    tallest = std::max(tallest, byte_at(frame, 8 + 3 * static_cast<size_t>(i) + 1) & 15);
+    tallest = std::max(tallest, byte_of(frame, 8 + 3 * static_cast<size_t>(i) + 1) & 15);
   }
   return components == 1 ? 8 : 8 * tallest;  // a scan of one component has rows of one block
 }
@@ -42,21 +42,21 @@ int64_t row_height_of(Bytes frame) {
 bool read_headers(Bytes stream, size_t at, JpegRows& rows) {
   constexpr uint8_t kBaseline = 0xC0, kExtended = 0xC1, kScan = 0xDA;
   int components = 0;
-  while (at + 4 <= stream.size() && byte_at(stream, at) == 0xFF) {
-    const uint8_t marker = byte_at(stream, at + 1);
-    const size_t length = big_endian(stream, at + 2);
+  while (at + 4 <= stream.size() && byte_of(stream, at) == 0xFF) {
+    const uint8_t marker = byte_of(stream, at + 1);
+    const size_t length = two_bytes(stream, at + 2);
     if (length < 2 || length > stream.size() - at - 2) return false;
     const bool is_frame = marker == kBaseline || marker == kExtended;
     if (is_frame) {
       rows.row_height = row_height_of(stream.subspan(at + 2, length));
-      components = rows.row_height > 0 ? byte_at(stream, at + 9) : 0;
+      components = rows.row_height > 0 ? byte_of(stream, at + 9) : 0;
       rows.height_at = at + 5;
-      rows.height = rows.row_height > 0 ? static_cast<int64_t>(big_endian(stream, at + 5)) : 0;
+      rows.height = rows.row_height > 0 ? static_cast<int64_t>(two_bytes(stream, at + 5)) : 0;
     }
     at += 2 + length;
     rows.scan_begin = at;
     if (marker == kScan) {
-      return rows.height > 0 && length > 2 && byte_at(stream, at - length + 2) == components;
+      return rows.height > 0 && length > 2 && byte_of(stream, at - length + 2) == components;
     }
     // Another frame, or arithmetic codes.
     if (marker >= 0xC2 && marker <= 0xCF && marker != 0xC4) return false;
@@ -71,8 +71,8 @@ bool has_markers(Bytes stream, const JpegRows& rows) {
   for (int64_t i = 1; i < rows.count(); ++i) {
     const size_t begin = rows.begin(i);
     if (begin < before + 2 || begin >= stream.size()) return false;
-    const bool is_marker = byte_at(stream, begin - 2) == 0xFF &&
-                           byte_at(stream, begin - 1) == kFirstRestart + (i - 1) % 8;
+    const bool is_marker = byte_of(stream, begin - 2) == 0xFF &&
+                           byte_of(stream, begin - 1) == kFirstRestart + (i - 1) % 8;
     if (!is_marker) return false;
     before = begin;
   }
@@ -84,7 +84,7 @@ void append(std::vector<std::byte>& part, Bytes bytes) {
 }
 
 /// A stream with a warning is not copied.
-void on_message(j_common_ptr info, int level) {
+void on_warning(j_common_ptr info, int level) {
   if (level < 0) JpegWorkErrors::on_error(info);
 }
 
@@ -98,7 +98,7 @@ struct Transcoder {
 
   Transcoder() {
     decoder.err = encoder.err = errors.begin();
-    errors.base.emit_message = on_message;
+    errors.base.emit_message = on_warning;
   }
   Transcoder(const Transcoder&) = delete;
   Transcoder& operator=(const Transcoder&) = delete;
@@ -156,7 +156,7 @@ std::string row_begins(Bytes stream, size_t scan_begin) {
   add(scan_begin);
   for (size_t at = scan_begin; at + 1 < stream.size(); ++at) {
     const bool is_restart =
-        byte_at(stream, at) == 0xFF && (byte_at(stream, at + 1) & 0xF8) == kFirstRestart;
+        byte_of(stream, at) == 0xFF && (byte_of(stream, at + 1) & 0xF8) == kFirstRestart;
     if (is_restart) add(at + 2);
   }
   return begins;
@@ -169,8 +169,8 @@ size_t JpegRows::begin(int64_t i) const {
 }
 
 std::optional<JpegRows> find_jpeg_rows(Bytes stream) {
-  if (stream.size() < kHead + kName.size() || byte_at(stream, 3) != kSegment) return std::nullopt;
-  const size_t length = big_endian(stream, 4);
+  if (stream.size() < kHead + kName.size() || byte_of(stream, 3) != kSegment) return std::nullopt;
+  const size_t length = two_bytes(stream, 4);
   const std::string_view name(reinterpret_cast<const char*>(stream.data()) + kHead, kName.size());
   if (name != kName || length < 2 + kName.size() || length > stream.size() - 4) return std::nullopt;
   JpegRows rows;
