@@ -21,10 +21,15 @@ enum class Attention : uint8_t { kAuto, kFlash, kMath };
 /// The dtype of activations and matmuls. Parameters stay float32 under kBFloat16.
 enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
 
+/// The largest error that products of float32 may have: kHighest, that of sums in float32; kMedium, that of one
+/// product of inputs rounded to bf16 with sums in float32.
+enum class Products : uint8_t { kHighest, kMedium };
+
 /// Names in the order of the enumerators, as keys and JSON spell them.
 inline constexpr std::array<std::string_view, 3> kGemmNames = {"auto", "mkl", "onednn"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"auto", "flash", "math"};
 inline constexpr std::array<std::string_view, 3> kPrecisionNames = {"float32", "bf16", "float64"};
+inline constexpr std::array<std::string_view, 2> kProductsNames = {"highest", "medium"};
 
 constexpr std::string_view name_of(Gemm gemm) { return kGemmNames[static_cast<size_t>(gemm)]; }
 constexpr std::string_view name_of(Attention attention) {
@@ -32,6 +37,9 @@ constexpr std::string_view name_of(Attention attention) {
 }
 constexpr std::string_view name_of(Precision precision) {
   return kPrecisionNames[static_cast<size_t>(precision)];
+}
+constexpr std::string_view name_of(Products products) {
+  return kProductsNames[static_cast<size_t>(products)];
 }
 
 /// The kernels of a run and the measurement that chose them.
@@ -50,6 +58,10 @@ struct KernelChoice {
   std::optional<Simd> simd = {};
   /// Of float32 matmuls, measured if `precision` is lower than float32; else 0.
   double float32_flops_per_second = 0;
+  /// What the products are within: kMedium where compute.products = medium has chosen a path that rounds to bf16.
+  Products products = Products::kHighest;
+  /// What compute.products = medium chose or why it changes nothing, with errors and rates; empty without it.
+  std::string products_why = {};
   bool operator==(const KernelChoice&) const = default;
 };
 

@@ -47,6 +47,10 @@ std::string reason(const Candidate& winner, const std::vector<Candidate>& candid
   for (const Candidate& other : candidates) {
     if (other.name == winner.name) continue;
     if (!other.accepted) return winner.name + " (" + other.name + " is too inaccurate)";
+    if (other.seconds < winner.seconds && other.within != winner.within) {
+      return winner.name + " (" + other.name + ", less accurate, is only " +
+             percent_faster(other, winner) + " faster)";
+    }
     if (other.seconds < winner.seconds) {
       return winner.name + " as before (" + other.name + " is only " +
              percent_faster(other, winner) + " faster)";
@@ -56,20 +60,80 @@ std::string reason(const Candidate& winner, const std::vector<Candidate>& candid
   return winner.name;
 }
 
-Result<Candidate> fastest(const std::vector<Candidate>& candidates, double allowed) {
+/// The errors of the tolerances. Only with takes_medium is kMedium one, for paths that repeat their bits.
+struct Allowed {
+  double highest = 0;
+  double medium = 0;
+  bool takes_medium = false;
+
+  bool is_medium(const Candidate& one) const { return one.error <= medium && one.repeats; }
+};
+
+/// nullptr: none of this tolerance is accepted.
+const Candidate* fastest_within(Products tolerance, const std::vector<Candidate>& candidates) {
   const Candidate* best = nullptr;
   for (const Candidate& one : candidates) {
-    if (one.accepted && (best == nullptr || one.seconds < best->seconds)) best = &one;
+    const bool is_one = one.accepted && one.within == tolerance;
+    if (is_one && (best == nullptr || one.seconds < best->seconds)) best = &one;
   }
-  if (best != nullptr) return *best;
+  return best;
+}
+
+Result<Candidate> fastest(const std::vector<Candidate>& candidates, const Allowed& allowed) {
+  const Candidate* const exact = fastest_within(Products::kHighest, candidates);
+  const Candidate* const rounded = fastest_within(Products::kMedium, candidates);
+  const bool pays =
+      rounded != nullptr && (!exact || rounded->seconds < kClearlyFaster * exact->seconds);
+  if (pays) return *rounded;
+  if (exact != nullptr) return *exact;
   std::string errors;
   for (const Candidate& one : candidates) {
-    errors += fmt::format(" {} has an error of {:.1e};", one.name, one.error);
+    errors += fmt::format(" {} has an error of {:.1e}{};", one.name, one.error,
+                          one.repeats ? "" : " and other bits in each call");
   }
-  return base::unsupported(
-      fmt::format("no kernel is accurate enough for this dtype here:{} {:.1e} is allowed; "
-                  "set compute.dtype to one of less precision, or float64",
-                  errors, allowed));
+  const bool offers_medium =
+      !allowed.takes_medium &&
+      std::ranges::any_of(candidates, [&](const Candidate& one) { return allowed.is_medium(one); });
+  return base::unsupported(fmt::format(
+      "no kernel is accurate enough for this dtype here:{} {:.1e} is allowed; {}", errors,
+      allowed.takes_medium ? allowed.medium : allowed.highest,
+      offers_medium
+          ? fmt::format("set compute.products = \"medium\", which allows {:.1e}", allowed.medium)
+          : "set compute.dtype to one of less precision, or float64"));
+}
+
+std::string figures(const Candidate& one) {
+  return fmt::format("{} {:.3g} GF/s with error {:.1e}", one.name, one.rate / 1e9, one.error);
+}
+
+/// Why a path that was measured is nothing that kMedium adds.
+std::string_view why_not(const Candidate& other, double medium) {
+  if (other.within == Products::kHighest) return "within highest";
+  if (other.error > medium) return "more than medium allows";
+  return other.repeats ? "less accurate and not clearly faster" : "other bits in each call";
+}
+
+/// What compute.products = medium does here, of the paths that were measured for it.
+std::string describe_products(const Candidate& chosen, const std::vector<Candidate>& candidates,
+                              const Allowed& allowed) {
+  const double medium = allowed.medium;
+  const Candidate* const exact = fastest_within(Products::kHighest, candidates);
+  if (chosen.within == Products::kMedium) {
+    const std::string other = exact == nullptr
+                                  ? "no path that was measured is within highest"
+                                  : fmt::format("highest would be {:.1e} at {:.3g} GF/s",
+                                                exact->error, exact->rate / 1e9);
+    return fmt::format(
+        "medium, one bf16 product with float32 sums, error {:.1e} (at most {:.1e}); {}",
+        chosen.error, medium, other);
+  }
+  std::string text = "medium changes nothing here:";
+  for (const Candidate& one : candidates) {
+    text += fmt::format("{} {} ({})", &one == candidates.data() ? "" : ",", figures(one),
+                        why_not(one, medium));
+  }
+  if (candidates.size() == 1) text += ", the only path that compute.gemm leaves";
+  return text + fmt::format("; highest allows {:.1e}, medium {:.1e}", allowed.highest, medium);
 }
 
 /// Every choice but kAuto, which is the first.
@@ -87,15 +151,17 @@ struct Wanted {
 
 /// Measures the choices, or only the one asked for, and appends them to those of `result`.
 template <class Choice, class Measure>
-Result<Choice> choose(const Wanted<Choice>& wanted, double allowed, const Measure& measure_one,
-                      MeasuredKernels& result) {
+Result<Choice> choose(const Wanted<Choice>& wanted, const Allowed& allowed,
+                      const Measure& measure_one, MeasuredKernels& result) {
   std::vector<Candidate> measured;
   std::vector<Choice> order;
   const bool is_asked = wanted.asked != Choice::kAuto;
   for (const Choice choice : all_of<Choice>()) {
     if (is_asked && wanted.asked != choice) continue;
     Candidate one = measure_one(choice);
-    one.accepted = one.error <= allowed;
+    one.within = one.error <= allowed.highest ? Products::kHighest : Products::kMedium;
+    one.accepted =
+        one.within == Products::kHighest || (allowed.takes_medium && allowed.is_medium(one));
     measured.push_back(std::move(one));
     order.push_back(choice);
   }
@@ -133,6 +199,50 @@ double float32_rate(MeasureOptions options, const Measurer& measurer) {
   return best;
 }
 
+Status choose_gemm(const MeasureOptions& options, const Measurer& measurer,
+                   MeasuredKernels& result) {
+  KernelChoice& choice = result.choice;
+  const double sums = roundings_of_products(options.shapes);
+  Allowed allowed{allowed_error(options.precision, sums)};
+  if (options.precision == Precision::kFloat32) {
+    allowed.medium = medium_error(1, sums);
+    allowed.takes_medium = options.products == Products::kMedium;
+  }
+  // oneDNN multiplies no float64, whatever the switch says.
+  const bool only_blas = options.precision == Precision::kFloat64 && options.gemm == Gemm::kAuto;
+  Wanted<Gemm> wanted{only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto};
+  if (options.before) wanted.before = options.before->gemm;
+  const auto measure_one = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
+  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(wanted, allowed, measure_one, result));
+  const Candidate& chosen = named(result, "gemm." + std::string(name_of(choice.gemm)));
+  choice.gemm_flops_per_second = chosen.rate;
+  choice.gemm_error = chosen.error;
+  if (!allowed.takes_medium) return {};
+  choice.products = chosen.within;
+  choice.products_why = describe_products(chosen, result.candidates, allowed);
+  return {};
+}
+
+Status choose_attention(const MeasureOptions& options, const Measurer& measurer,
+                        MeasuredKernels& result) {
+  KernelChoice& choice = result.choice;
+  const double roundings = roundings_of_attention(options.shapes);
+  Allowed allowed{allowed_error(options.precision, roundings)};
+  // The products of libtorch's attention are those of the gemm.
+  if (choice.products == Products::kMedium) {
+    allowed.medium = medium_error(products_of_attention(options.shapes), roundings);
+    allowed.takes_medium = true;
+  }
+  Wanted<Attention> wanted{options.attention, Attention::kAuto};
+  if (options.before) wanted.before = options.before->attention;
+  const auto measure_one = [&](Attention a) { return measurer.attention(a, choice.gemm, options); };
+  HANJI_ASSIGN_OR_RETURN(choice.attention, choose(wanted, allowed, measure_one, result));
+  const Candidate& chosen = named(result, "attention." + std::string(name_of(choice.attention)));
+  choice.attention_flops_per_second = chosen.rate;
+  choice.attention_error = chosen.error;
+  return {};
+}
+
 }  // namespace
 
 Shapes within_limits(Shapes shapes) {
@@ -165,6 +275,31 @@ double allowed_error(Precision precision, double roundings) {
   return roundings * half_epsilon;
 }
 
+double medium_error(double products, double roundings) {
+  const double rounding = std::ldexp(1.0, -9);
+  return products * (2 * rounding + rounding * rounding) +
+         allowed_error(Precision::kFloat32, roundings);
+}
+
+double products_of_attention(const Shapes& shapes) {
+  const double of_head = static_cast<double>(shapes.width) / static_cast<double>(shapes.heads);
+  return 2 * std::sqrt(of_head) + 1;
+}
+
+Status check_products(const KernelChoice& choice, const std::function<double(Gemm)>& error_of) {
+  if (choice.precision != Precision::kFloat32 || choice.gemm != Gemm::kOneDnn) return {};
+  const double highest = allowed_error(Precision::kFloat32, roundings_of_products(kSmallShapes));
+  const double error = error_of(choice.gemm);
+  const Products here = error <= highest ? Products::kHighest : Products::kMedium;
+  if (here == choice.products) return {};
+  return base::unsupported(fmt::format(
+      "the float32 products of gemm.onednn have an error of {:.1e} on this processor, which is not "
+      "compute.products = {}, with which they were planned; use processors of the kind that made "
+      "the "
+      "plan, or begin a new run with compute.gemm = mkl",
+      error, name_of(choice.products)));
+}
+
 Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& measurer) {
   MeasureOptions options = asked;
   options.shapes = within_limits(asked.shapes);
@@ -172,33 +307,11 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   KernelChoice& choice = result.choice;
   choice.precision = options.precision;
   HANJI_ASSIGN_OR_RETURN(choice.simd, base::simd_in_use());
-  const auto allowed = [&options](double roundings) {
-    return allowed_error(options.precision, roundings);
-  };
-  // oneDNN multiplies no float64, whatever the switch says.
-  const bool only_blas = options.precision == Precision::kFloat64 && options.gemm == Gemm::kAuto;
-  Wanted<Gemm> gemms{only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto};
-  Wanted<Attention> attentions{options.attention, Attention::kAuto};
-  if (options.before) gemms.before = options.before->gemm;
-  if (options.before) attentions.before = options.before->attention;
-  const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(gemms, allowed(roundings_of_products(options.shapes)),
-                                             measure_gemm, result));
+  HANJI_RETURN_IF_ERROR(choose_gemm(options, measurer, result));
   if (options.precision == Precision::kBFloat16) {
     choice.float32_flops_per_second = float32_rate(options, measurer);
   }
-  const auto measure_attention = [&](Attention a) {
-    return measurer.attention(a, choice.gemm, options);
-  };
-  HANJI_ASSIGN_OR_RETURN(choice.attention,
-                         choose(attentions, allowed(roundings_of_attention(options.shapes)),
-                                measure_attention, result));
-  const Candidate& gemm = named(result, "gemm." + std::string(name_of(choice.gemm)));
-  const Candidate& attention = named(result, "attention." + std::string(name_of(choice.attention)));
-  choice.gemm_flops_per_second = gemm.rate;
-  choice.gemm_error = gemm.error;
-  choice.attention_flops_per_second = attention.rate;
-  choice.attention_error = attention.error;
+  HANJI_RETURN_IF_ERROR(choose_attention(options, measurer, result));
   return result;
 }
 

@@ -14,6 +14,7 @@ using base::Attention;
 using base::Gemm;
 using base::KernelChoice;
 using base::Precision;
+using base::Products;
 
 /// One kernel as it was measured.
 struct Candidate {
@@ -21,7 +22,10 @@ struct Candidate {
   double seconds = 0;    ///< Best of the repetitions, forward and backward of the probe.
   double rate = 0;       ///< Floating operations per second.
   double error = 0;      ///< Largest difference from float64, over the largest entry.
-  bool accepted = true;  ///< False: too inaccurate to be offered for its precision.
+  bool accepted = true;  ///< False: too inaccurate to be offered for its precision and tolerance.
+  Products within = Products::kHighest;  ///< The tolerance of its error; kMedium: that or none.
+  /// Two calls on the same values, which lie elsewhere, give the same bits. Looked at for kMedium alone.
+  bool repeats = true;
 };
 
 /// The choice, and every kernel that was measured for it.
@@ -50,6 +54,7 @@ Shapes within_limits(Shapes shapes);
 struct MeasureOptions {
   Shapes shapes;
   Precision precision = Precision::kFloat32;
+  Products products = Products::kHighest;  ///< The tolerance of float32 products.
   int threads = 1;                         ///< Of libtorch, as a rank will have them.
   Gemm gemm = Gemm::kAuto;                 ///< Any other value: only it is measured, and chosen.
   Attention attention = Attention::kAuto;  ///< The same.
@@ -60,7 +65,7 @@ struct MeasureOptions {
 
 inline constexpr double kClearlyFaster = 0.9;
 
-/// How one path does: name, seconds, rate and error. Tests bring their own.
+/// How one path does: name, seconds, rate, error and whether it repeats its bits. Tests bring their own.
 struct Measurer {
   std::function<Candidate(Gemm, const MeasureOptions&)> gemm;
   std::function<Candidate(Attention, Gemm, const MeasureOptions&)> attention;
@@ -70,8 +75,14 @@ struct Measurer {
 /// float64. The process's switches are as before when it returns.
 Measurer real_measurer();
 
+/// The error of float32 products of kSmallShapes by this thread.
+double error_of_small_products(Gemm gemm);
+inline constexpr Shapes kSmallShapes = {.batch = 1, .block = 64, .width = 128, .heads = 2};
+
 /// Chooses the fastest path that is accurate enough for its precision, by shapes within_limits(). A path
 /// whose error exceeds that of its roundings is not offered, however fast: float32 through bf16 loses.
+/// With `products` kMedium float32 through bf16 is offered if it is within medium_error() and repeats its
+/// bits, and is chosen where it takes less than kClearlyFaster of what the fastest of kHighest takes.
 /// For a precision below float32 it also measures float32 matmuls, so that the plan can show
 /// whether the lower precision is faster.
 ///
@@ -93,5 +104,24 @@ double roundings_of_attention(const Shapes& shapes);
 /// The largest error, over the largest entry, that `precision` may have: roundings * half its epsilon.
 /// Source  Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5.
 double allowed_error(Precision precision, double roundings);
+
+/// The largest error, over the largest entry, of float32 products of inputs rounded to bf16, summed in float32.
+/// Rounding to nearest moves an input by at most u = 2^-9 of itself and a product of two by 2 u + u^2: so much of
+/// the largest entry for each of `products` that an entry goes through one after another, and the roundings of
+/// the sums besides.
+double medium_error(double products, double roundings);
+
+/// Those of causal attention over entries in [-1, 1]: with d features a head, products of rounded inputs move a score
+/// of at most sqrt(d) by so much of that, its exponential and the sum of all likewise, and the product with the
+/// values is one more.
+double products_of_attention(const Shapes& shapes);
+
+/// Refuses a choice whose float32 products are within another tolerance on this processor than where they were
+/// measured: a run that is resumed, or a rank of another host. Looks at the error of small products.
+///
+/// Cost    some milliseconds with oneDNN, else nothing.
+/// Errors  kUnsupported.
+Status check_products(const KernelChoice& choice,
+                      const std::function<double(Gemm)>& error_of = error_of_small_products);
 
 }  // namespace hanji::compute

@@ -1,9 +1,12 @@
 #include "hanji/compute/measure.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "hanji/base/clock.h"
 #include "hanji/compute/internal/switch_guard.h"
@@ -14,6 +17,7 @@ namespace {
 struct Figures {
   double seconds = 1;
   double error = 0;
+  bool repeats = true;
 };
 
 /// Paths with made-up times and errors.
@@ -22,7 +26,8 @@ Measurer made_up(Figures mkl, Figures onednn, Figures flash = {}, Figures math =
     return Candidate{.name = std::move(name),
                      .seconds = figures.seconds,
                      .rate = 1 / figures.seconds,
-                     .error = figures.error};
+                     .error = figures.error,
+                     .repeats = figures.repeats};
   };
   return {[=](Gemm gemm, const MeasureOptions&) {
             return candidate("gemm." + std::string(name_of(gemm)),
@@ -53,6 +58,101 @@ TEST(Measure, AFastPathWithTheErrorOfBf16LosesUnderFloat32) {
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->gemm, Gemm::kMkl);
   EXPECT_THAT(choice->why, testing::HasSubstr("too inaccurate"));
+}
+
+constexpr Figures kRounded{.seconds = 1, .error = 2.7e-3};  // to bf16, as matrix units do
+
+KernelChoice chosen_under_medium(Figures mkl, Figures onednn, Figures flash = {},
+                                 Figures math = {}) {
+  return chosen({.products = Products::kMedium}, made_up(mkl, onednn, flash, math)).or_throw();
+}
+
+TEST(Measure, UnderMediumTheSamePathWinsAndBothErrorsAreSaid) {
+  const KernelChoice choice = chosen_under_medium({.seconds = 4, .error = 5e-7}, kRounded);
+  EXPECT_EQ(choice.gemm, Gemm::kOneDnn);
+  EXPECT_EQ(choice.products, Products::kMedium);
+  EXPECT_EQ(choice.gemm_error, 2.7e-3);
+  EXPECT_EQ(choice.products_why,
+            "medium, one bf16 product with float32 sums, error 2.7e-03 (at most 3.9e-03); highest "
+            "would be 5.0e-07 at 2.5e-10 GF/s");
+}
+
+TEST(Measure, APathWorseThanOneProductInBf16LosesUnderBoth) {
+  const Figures truncated{.seconds = 1, .error = 5.5e-3};
+  EXPECT_EQ(chosen({}, made_up({.seconds = 4}, truncated))->gemm, Gemm::kMkl);
+  const KernelChoice choice = chosen_under_medium({.seconds = 4}, truncated);
+  EXPECT_EQ(choice.gemm, Gemm::kMkl);
+  EXPECT_EQ(choice.products, Products::kHighest);
+  EXPECT_THAT(choice.products_why, testing::HasSubstr("error 5.5e-03 (more than medium allows)"));
+}
+
+TEST(Measure, MediumChangesNothingWhereAllPathsAreWithinHighest) {
+  const KernelChoice choice =
+      chosen_under_medium({.seconds = 2, .error = 5e-7}, {.seconds = 1, .error = 9e-7});
+  EXPECT_EQ(choice.gemm, Gemm::kOneDnn);
+  EXPECT_EQ(choice.products, Products::kHighest);
+  EXPECT_EQ(choice.products_why,
+            "medium changes nothing here: gemm.mkl 5e-10 GF/s with error 5.0e-07 (within highest), "
+            "gemm.onednn 1e-09 GF/s with error 9.0e-07 (within highest); highest allows 7.6e-06, "
+            "medium 3.9e-03");
+}
+
+TEST(Measure, MediumChangesNothingForAPathThatIsNotClearlyFaster) {
+  const KernelChoice choice = chosen_under_medium({.seconds = 1.05}, kRounded);
+  EXPECT_EQ(choice.gemm, Gemm::kMkl);
+  EXPECT_EQ(choice.products, Products::kHighest);
+  EXPECT_THAT(choice.why, testing::HasSubstr("gemm.onednn, less accurate, is only 5 % faster"));
+  EXPECT_THAT(choice.products_why, testing::HasSubstr("(less accurate and not clearly faster)"));
+}
+
+/// Bits of `run` and `stable` are those of every repetition.
+TEST(Measure, MediumTakesNoPathWithOtherBitsInEachCall) {
+  const KernelChoice choice =
+      chosen_under_medium({.seconds = 4}, {.seconds = 1, .error = 2.7e-3, .repeats = false});
+  EXPECT_EQ(choice.gemm, Gemm::kMkl);
+  EXPECT_EQ(choice.products, Products::kHighest);
+  EXPECT_THAT(choice.products_why, testing::HasSubstr("(other bits in each call)"));
+}
+
+TEST(Measure, MediumChangesNothingBesideAnotherPathThatWasAskedFor) {
+  const MeasureOptions options{.products = Products::kMedium, .gemm = Gemm::kMkl};
+  const auto choice = chosen(options, made_up({.seconds = 4}, kRounded));
+  EXPECT_EQ(choice->products, Products::kHighest);
+  EXPECT_THAT(choice->products_why, testing::HasSubstr("the only path that compute.gemm leaves"));
+}
+
+TEST(Measure, AttentionMayRoundWhereItsProductsDo) {
+  const Figures rounded{.seconds = 1, .error = 1e-3}, worse{.seconds = 1, .error = 0.1};
+  const Figures slow{.seconds = 2};
+  EXPECT_EQ(chosen_under_medium({.seconds = 4}, kRounded, rounded, slow).attention,
+            Attention::kFlash);
+  EXPECT_EQ(chosen_under_medium({.seconds = 4}, kRounded, worse, slow).attention, Attention::kMath);
+  EXPECT_EQ(chosen_under_medium({.seconds = 1}, kRounded, rounded, slow).attention,
+            Attention::kMath)
+      << "the gemm is within highest";
+}
+
+TEST(Measure, WhatMediumWouldAllowIsRefusedWithTheKey) {
+  const auto refused = chosen({.gemm = Gemm::kOneDnn}, made_up({}, kRounded));
+  EXPECT_THAT(refused.status().message(),
+              testing::HasSubstr("gemm.onednn has an error of 2.7e-03; 7.6e-06 is allowed; set "
+                                 "compute.products = \"medium\", which allows 3.9e-03"));
+}
+
+TEST(Measure, ProductsOfAnotherToleranceThanPlannedAreRefused) {
+  KernelChoice choice{.gemm = Gemm::kOneDnn};
+  const auto check = [&](double error) {
+    return check_products(choice, [=](Gemm) { return error; });
+  };
+  EXPECT_TRUE(check(5e-7).ok());
+  EXPECT_THAT(check(2.7e-3).message(),
+              testing::HasSubstr("error of 2.7e-03 on this processor, which is not "
+                                 "compute.products = highest"));
+  choice.products = Products::kMedium;
+  EXPECT_TRUE(check(2.7e-3).ok());
+  EXPECT_EQ(check(5e-7).code(), Code::kUnsupported);
+  choice = {.gemm = Gemm::kMkl};
+  EXPECT_TRUE(check(2.7e-3).ok()) << "which is not looked at";
 }
 
 TEST(Measure, TheSameErrorIsFineUnderBf16) {
@@ -202,6 +302,40 @@ TEST(Measure, FewFeaturesOfManyRowsHaveAPath) {
     const auto choice = chosen({.shapes = shapes}, real_measurer());
     ASSERT_TRUE(choice.ok()) << choice.status().message();
     EXPECT_GT(choice->attention_error, 0);
+  }
+}
+
+at::Tensor rounded_to_bf16(const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kFloat); }
+
+/// In sums of few terms and of many; and above what highest allows of the widest that are measured.
+TEST(Measure, OneProductOfInputsRoundedToBf16IsWithinMediumAndNotWithinHighest) {
+  for (const int64_t width : {16, 384, 1024}) {
+    const auto values = [](int64_t rows, int64_t columns, double step) {
+      return at::arange(rows * columns, at::kDouble)
+          .square_()
+          .mul_(step)
+          .sin_()
+          .view({rows, columns});
+    };
+    const at::Tensor x = values(16, width, 0.7).to(at::kFloat);
+    const at::Tensor w = values(width, 256, 1.3).to(at::kFloat);
+    const at::Tensor exact = x.to(at::kDouble).mm(w.to(at::kDouble));
+    const at::Tensor off = (rounded_to_bf16(x).mm(rounded_to_bf16(w)) - exact).abs();
+    const double error = off.max().item<double>() / exact.abs().max().item<double>();
+    const double roundings = roundings_of_products({.width = width});
+    EXPECT_LT(error, medium_error(1, roundings)) << width;
+    EXPECT_GT(error, 4 * allowed_error(Precision::kFloat32, roundings)) << width;
+  }
+  const Shapes widest = within_limits({.width = 1 << 20, .heads = 1});
+  EXPECT_LT(allowed_error(Precision::kFloat32, roundings_of_products(widest)),
+            std::ldexp(1.0, -12));
+}
+
+TEST(Measure, TheRealPathsRepeatTheirBits) {
+  for (const Gemm gemm : {Gemm::kMkl, Gemm::kOneDnn}) {
+    const Candidate one = real_measurer().gemm(
+        gemm, {.shapes = {.batch = 2, .block = 32, .width = 64}, .products = Products::kMedium});
+    EXPECT_TRUE(one.repeats) << one.name;
   }
 }
 

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones_like.h>
@@ -24,11 +25,19 @@ at::ScalarType type_of(Precision precision) {
                                              : at::kFloat;
 }
 
-/// Values in [-1, 1] without a pattern that helps rounding; no generator's state is touched.
-at::Tensor values(at::IntArrayRef sizes, double step) {
+at::Tensor numbers(at::IntArrayRef sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
-  return at::arange(count, at::kDouble).mul_(step).sin_().view(sizes);
+  return at::arange(count, at::kDouble).view(sizes);
+}
+
+/// Values in [-1, 1] without a pattern that helps rounding; no generator's state is touched.
+at::Tensor values(at::IntArrayRef sizes, double step) { return numbers(sizes).mul_(step).sin_(); }
+
+/// The same of a frequency that rises: rows of one are to rows of another as if they were random, so that the largest
+/// sum of products is none that has nearly cancelled.
+at::Tensor unlike_values(at::IntArrayRef sizes, double step) {
+  return numbers(sizes).square_().mul_(step).sin_();
 }
 
 double best_seconds(const std::function<void()>& run) {
@@ -51,25 +60,43 @@ double relative_error(const at::Tensor& actual, const at::Tensor& exact) {
 }
 
 /// The up-projection of the MLP, forward and both products of backward: the layer's largest.
-Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
-  const SwitchGuard guard(gemm, options.threads);
-  const Shapes& s = options.shapes;
-  const int64_t rows = s.batch * s.block;
-  const at::ScalarType type = type_of(options.precision);
-  const at::Tensor exact_x = values({rows, s.width}, 0.7).to(type).to(at::kDouble);
-  const at::Tensor exact_w = values({4 * s.width, s.width}, 1.3).to(type).to(at::kDouble);
-  const at::Tensor x = exact_x.to(type);
-  const at::Tensor w = exact_w.to(type);
-  const at::Tensor y = x.mm(w.t());
-  Candidate one{.name = "gemm." + std::string(name_of(gemm))};
-  const int64_t sample = std::min<int64_t>(rows, 16);
-  one.error = relative_error(y.narrow(0, 0, sample), exact_x.narrow(0, 0, sample).mm(exact_w.t()));
-  one.seconds = best_seconds([&] {
+struct UpProjection {
+  UpProjection(const Shapes& s, at::ScalarType type)
+      : x(unlike_values({s.batch * s.block, s.width}, 0.7).to(type)),
+        w(unlike_values({4 * s.width, s.width}, 1.3).to(type)),
+        y(x.mm(w.t())) {}
+
+  void multiply() const {
     x.mm(w.t());
     y.mm(w);
     y.t().mm(x);
-  });
-  one.rate = 3 * 2.0 * static_cast<double>(rows * s.width * 4 * s.width) / one.seconds;
+  }
+
+  double error() const {
+    const int64_t sample = std::min<int64_t>(x.size(0), 16);
+    const at::Tensor exact = x.narrow(0, 0, sample).to(at::kDouble).mm(w.to(at::kDouble).t());
+    return relative_error(y.narrow(0, 0, sample), exact);
+  }
+
+  /// By inputs that lie elsewhere.
+  bool repeats() const {
+    const at::Tensor other_x = x.clone(), other_w = w.clone();
+    const at::Tensor other_y = other_x.mm(other_w.t());
+    return y.equal(other_y) && y.mm(w).equal(other_y.mm(other_w)) &&
+           y.t().mm(x).equal(other_y.t().mm(other_x));
+  }
+
+  at::Tensor x, w, y;
+};
+
+Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
+  const SwitchGuard guard(gemm, options.threads);
+  const Shapes& s = options.shapes;
+  const UpProjection layer(s, type_of(options.precision));
+  Candidate one{.name = "gemm." + std::string(name_of(gemm)), .error = layer.error()};
+  if (options.products == Products::kMedium) one.repeats = layer.repeats();
+  one.seconds = best_seconds([&] { layer.multiply(); });
+  one.rate = 3 * 2.0 * static_cast<double>(layer.x.numel() * 4 * s.width) / one.seconds;
   return one;
 }
 
@@ -97,6 +124,11 @@ Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions
 }
 
 }  // namespace
+
+double error_of_small_products(Gemm gemm) {
+  const SwitchGuard guard(gemm, at::get_num_threads());
+  return UpProjection(kSmallShapes, at::kFloat).error();
+}
 
 Measurer real_measurer() { return {measure_gemm, measure_attention}; }
 

@@ -245,6 +245,15 @@ BadConfigs wrong_words() {
        "[compute]\ngemm = \"\"\n",
        {},
        {"run.toml:2:1: compute.gemm must be one of auto, mkl, onednn, not \"\""}},
+      {"float32 products in bf16, on a GPU",
+       "[compute]\nproducts = \"medium\"\ndtype = \"bf16\"\ndevice = \"cuda\"\n",
+       {},
+       {"run.toml:2:1: compute.products = medium is a tolerance of float32 products on CPUs, but "
+        "compute.dtype = bf16 has none; remove compute.products, or set compute.dtype = "
+        "\"float32\"",
+        "run.toml:2:1: compute.products = medium is a tolerance of float32 products on CPUs, but "
+        "compute.device = cuda multiplies on GPUs; remove compute.products, or set "
+        "compute.device = \"cpu\""}},
       {"half precision",
        "[compute]\ndtype = \"fp16\"\n",
        {},

@@ -51,6 +51,12 @@ void check_measured_kernels(const PlanInputs& inputs, std::vector<Contradiction>
              name_of(asked.gemm), name_of(asked.attention), name_of(asked.dtype)),
          "measure again"});
   }
+  if (asked.products == Products::kHighest && kernels.products == Products::kMedium) {
+    found.push_back({{"compute.products"},
+                     fmt::format("the measured products are {}, but the configuration asks for {}",
+                                 name_of(kernels.products), name_of(asked.products)),
+                     "measure again"});
+  }
   const bool slower = kernels.gemm_flops_per_second < kernels.float32_flops_per_second;
   if (slower && !asked.slow_dtype) {
     found.push_back(

@@ -16,6 +16,7 @@ using base::Attention;
 using base::Gemm;
 using base::KernelChoice;
 using base::Precision;
+using base::Products;
 
 /// The words of an enumeration, in the order of its enumerators: as a configuration, a plan and its
 /// table have them. nullptr: it has none.
@@ -38,6 +39,8 @@ template <>
 inline constexpr auto kWords<Attention> = base::kAttentionNames;
 template <>
 inline constexpr auto kWords<Precision> = base::kPrecisionNames;
+template <>
+inline constexpr auto kWords<Products> = base::kProductsNames;
 
 enum class TokenFormat : uint8_t { kAuto, kNanoGpt, kLlmC, kMegatron };
 template <>

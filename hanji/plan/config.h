@@ -105,6 +105,7 @@ struct ComputeConfig {
   Gemm gemm = Gemm::kAuto;  ///< Auto here and below: measured once per machine.
   Attention attention = Attention::kAuto;
   Precision dtype = Precision::kFloat32;
+  Products products = Products::kHighest;  ///< The largest error of float32 products.
   bool slow_dtype = false;  ///< Accepts a dtype below float32 whose matmuls are slower.
   int64_t threads = kAuto;  ///< Per rank; auto: the cores of its mask.
   bool recompute = false;   ///< Blocks keep only their inputs; backward recomputes the rest.

@@ -225,6 +225,22 @@ void check_kernels(const Config& c, Found& found) {
                      "compute.gemm = onednn has no float64, which compute.dtype asks for",
                      "set compute.gemm = \"auto\""});
   }
+  if (c.compute.products == Products::kHighest) return;
+  const std::string products = fmt::format(
+      "compute.products = {} is a tolerance of float32 products "
+      "on CPUs",
+      name_of(c.compute.products));
+  if (c.compute.dtype != Precision::kFloat32) {
+    found.push_back(
+        {{"compute.products", "compute.dtype"},
+         fmt::format("{}, but compute.dtype = {} has none", products, name_of(c.compute.dtype)),
+         "remove compute.products, or set compute.dtype = \"float32\""});
+  }
+  if (c.compute.device == Device::kCuda) {
+    found.push_back({{"compute.products", "compute.device"},
+                     fmt::format("{}, but compute.device = cuda multiplies on GPUs", products),
+                     "remove compute.products, or set compute.device = \"cpu\""});
+  }
 }
 
 void check_algorithms(const Config& c, Found& found) {

@@ -345,6 +345,7 @@ std::string Planner::job_hash() const {
   job.mesh = defaults.mesh;
   job.pipeline = defaults.pipeline;
   job.compute.dtype = plan_.config.compute.dtype;
+  job.compute.products = plan_.config.compute.products;
   job.data.cache = defaults.data.cache;
   job.data.workers = job.data.prefetch = 0;
   job.data.prefetch_bytes = defaults.data.prefetch_bytes;

@@ -23,16 +23,21 @@ constexpr double kMaxSeconds = 1e12;
 constexpr double kMaxRate = 1e24;
 
 Json to_value(const KernelChoice& k) {
-  return {{"gemm", name_of(k.gemm)},
-          {"attention", name_of(k.attention)},
-          {"dtype", name_of(k.precision)},
-          {"gemm_flops_per_second", k.gemm_flops_per_second},
-          {"attention_flops_per_second", k.attention_flops_per_second},
-          {"gemm_error", k.gemm_error},
-          {"attention_error", k.attention_error},
-          {"why", k.why},
-          {"simd", k.simd ? base::name_of(*k.simd) : ""},
-          {"float32_flops_per_second", k.float32_flops_per_second}};
+  Json json = {{"gemm", name_of(k.gemm)},
+               {"attention", name_of(k.attention)},
+               {"dtype", name_of(k.precision)},
+               {"gemm_flops_per_second", k.gemm_flops_per_second},
+               {"attention_flops_per_second", k.attention_flops_per_second},
+               {"gemm_error", k.gemm_error},
+               {"attention_error", k.attention_error},
+               {"why", k.why},
+               {"simd", k.simd ? base::name_of(*k.simd) : ""},
+               {"float32_flops_per_second", k.float32_flops_per_second}};
+  if (k.products_why.empty())
+    return json;  // without compute.products = medium there is nothing to say
+  json["products"] = name_of(k.products);
+  json["products_why"] = k.products_why;
+  return json;
 }
 
 /// Some plans of format 1 have them.
@@ -56,6 +61,10 @@ KernelChoice read_kernels(JsonFields& fields, int64_t format) {
   k.attention_error = fields.real("attention_error", 0, kMaxRate);
   k.why = fields.text("why");
   if (format > 1 || fields.has("simd")) read_simd(fields, k);
+  if (fields.has("products") || fields.has("products_why")) {
+    k.products = fields.word<Products>("products");
+    k.products_why = fields.text("products_why");
+  }
   for (const char* rate : {"seconds_per_operation", "elementwise_bytes_per_second"}) {
     fields.ignore(rate);  // of plans before operations were timed
   }

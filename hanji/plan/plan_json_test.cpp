@@ -153,6 +153,12 @@ TEST(PlanJson, KernelsReadBackAloneAndForeignOnesAreRefused) {
                              .simd = base::Simd::kAvx2,
                              .float32_flops_per_second = 7e10};
   EXPECT_EQ(kernels_from_json(kernels_to_json(kernels)).or_throw(), kernels);
+  EXPECT_THAT(kernels_to_json(kernels), testing::Not(HasSubstr("products")))
+      << "as plans before had them";
+  KernelChoice rounded = kernels;
+  rounded.products = Products::kMedium;
+  rounded.products_why = "medium, error 2.7e-03 (at most 3.9e-03)";
+  EXPECT_EQ(kernels_from_json(kernels_to_json(rounded)).or_throw(), rounded);
   for (const char* text : {"", "{}", R"({"gemm":"fast"})", R"({"gemm":1})", "[1,2"}) {
     EXPECT_FALSE(kernels_from_json(text).ok()) << text;
   }
@@ -183,6 +189,7 @@ TEST(PlanJson, TypesAndRangesAreChecked) {
   EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["bits"] = "x"; }), HasSubstr("bits"));
   EXPECT_THAT(answer([](Json& j) { j["kernels"]["gemm"] = "auto"; }), HasSubstr("undecided"));
   EXPECT_THAT(answer([](Json& j) { j["kernels"]["dtype"] = "fp8"; }), HasSubstr("fp8"));
+  EXPECT_THAT(answer([](Json& j) { j["kernels"]["products"] = "high"; }), HasSubstr("high"));
   EXPECT_THAT(answer([](Json& j) { j["kernels"]["simd"] = "mmx"; }), HasSubstr("mmx"));
   EXPECT_THAT(answer([](Json& j) { j["rates"]["sync_seconds"] = 0; }), HasSubstr("sync_seconds"));
   EXPECT_THAT(answer([](Json& j) { j["shares"] = 3; }), HasSubstr("plan.shares"));

@@ -172,6 +172,27 @@ TEST(MakePlan, KernelsThatTheConfigDidNotAskForAreRefused) {
   EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("measured kernels are gemm onednn"));
 }
 
+TEST(MakePlan, ProductsOfALesserToleranceThanAskedAreRefused) {
+  PlanInputs inputs = two_cores();
+  inputs.kernels.products = Products::kMedium;
+  EXPECT_THAT(
+      make_plan(inputs).status().message(),
+      HasSubstr("the measured products are medium, but the configuration asks for highest"));
+  inputs.config.compute.products = Products::kMedium;
+  EXPECT_EQ(made(inputs).kernels.products, Products::kMedium);
+  inputs.kernels.products = Products::kHighest;
+  EXPECT_EQ(made(inputs).kernels.products, Products::kHighest) << "changes nothing here";
+}
+
+TEST(Describe, SaysWhatMediumProductsAre) {
+  PlanInputs inputs = two_cores();
+  EXPECT_THAT(describe(made(inputs)), Not(HasSubstr("products:")));
+  inputs.config.compute.products = Products::kMedium;
+  inputs.kernels.products_why = "medium changes nothing here: gemm.onednn 100 GF/s";
+  EXPECT_THAT(describe(made(inputs)),
+              HasSubstr("; float32\n            products: medium changes nothing here: "));
+}
+
 TEST(MakePlan, ADtypeWhoseProductsAreSlowerThanFloat32sIsRefusedUnlessOneInsists) {
   PlanInputs inputs = two_cores();
   inputs.config.compute.dtype = inputs.kernels.precision = Precision::kBFloat16;
@@ -202,6 +223,9 @@ TEST(MakePlan, TheJobsHashForgetsThePlanAndRemembersTheJob) {
   EXPECT_EQ(made(other).job_hash, hash);
   other.config.train.seed = 2;
   EXPECT_NE(made(other).job_hash, hash);
+  PlanInputs rounded = two_cores();
+  rounded.config.compute.products = Products::kMedium;
+  EXPECT_NE(made(rounded).job_hash, hash);
   PlanInputs longer = two_cores();
   longer.data.num_train_samples = 10001;
   EXPECT_NE(made(longer).job_hash, hash);

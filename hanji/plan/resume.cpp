@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 14> kFree = {"data.text",
 
 bool names_kernel(std::string_view key) {
   return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype" ||
-         key == "compute.device";
+         key == "compute.products" || key == "compute.device";
 }
 
 bool is_auto(const Key& key, const Value& value) {
@@ -92,7 +92,8 @@ void decide_stages_anew(const LoadedConfig& asked, PipelineConfig& resumed) {
 bool belongs_to_job(std::string_view key) {
   const bool in_table =
       key.starts_with("model.") || key.starts_with("data.") || key.starts_with("train.");
-  return (in_table && std::ranges::find(kFree, key) == kFree.end()) || key == "compute.dtype";
+  return (in_table && std::ranges::find(kFree, key) == kFree.end()) || key == "compute.dtype" ||
+         key == "compute.products";
 }
 
 Config resume_base(Config recorded) {

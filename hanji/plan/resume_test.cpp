@@ -118,10 +118,16 @@ TEST(ResumeConfig, KeepsTheRecordedKernels) {
   EXPECT_EQ(automatic->config.model.layers, 2);
 }
 
+TEST(ResumeConfig, KeepsTheToleranceOfProducts) {
+  const auto other = resume_with({"compute.products=medium"});
+  EXPECT_THAT(other.status().message(),
+              HasSubstr("compute.products is \"medium\" here and \"highest\" in the saved run"));
+}
+
 TEST(BelongsToJob, KnowsWhatDecidesTheResult) {
-  for (const char* key :
-       {"model.width", "data.vocabulary", "data.validation_fraction", "train.seed",
-        "train.global_batch", "train.learning_rate", "train.clip", "compute.dtype"}) {
+  for (const char* key : {"model.width", "data.vocabulary", "data.validation_fraction",
+                          "train.seed", "train.global_batch", "train.learning_rate", "train.clip",
+                          "compute.dtype", "compute.products"}) {
     EXPECT_TRUE(belongs_to_job(key)) << key;
   }
   for (const char* key : {"run.ranks", "data.text", "train.steps", "train.micro_batch",

@@ -233,6 +233,12 @@ std::vector<Key> machine_keys() {
                        "Of activations and matmuls. With bf16, parameters, sums over ranks "
                        "and optimizer are float32."),
              kRefusedPrecisions),
+      rare(choice(HANJI_KEY(
+          compute.products,
+          "Largest error of float32 matmuls on CPUs. highest: that of sums in float32. "
+          "medium: that of one product of inputs rounded to bf16 with sums in float32, where "
+          "a library has such matmuls and they are clearly faster; else as highest. The plan "
+          "shows both errors and rates."))),
       boolean(HANJI_KEY(compute.slow_dtype,
                         "Accept a compute.dtype below float32 whose matmuls are slower than those "
                         "of float32, which is rejected otherwise.")),

@@ -48,6 +48,7 @@ compute::MeasureOptions kernel_options(const plan::Plan& draft) {
                      .width = shapes.width,
                      .heads = shapes.heads},
           .precision = draft.config.compute.dtype,
+          .products = draft.config.compute.products,
           .threads = draft.threads,
           .gemm = draft.config.compute.gemm,
           .attention = draft.config.compute.attention};
@@ -92,7 +93,7 @@ base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
           {"instructions", instructions()},
           {"asked",
            {name_of(asked.compute.gemm), name_of(asked.compute.attention),
-            name_of(asked.compute.dtype)}}};
+            name_of(asked.compute.dtype), name_of(asked.compute.products)}}};
 }
 
 base::Json rates_key(const topology::Machine& machine, int ranks) {
@@ -376,6 +377,26 @@ Result<plan::Plan> prepare(const plan::Config& config) {
 
 namespace {
 
+/// Where medium changes nothing, the choice is that of highest, of which it says so.
+Result<Marked<base::KernelChoice>> measured_kernels(const plan::Plan& draft, plan::Config asked,
+                                                    const topology::Machine& machine) {
+  const auto measure_now = [&](auto before) {
+    return measure_kernels(draft, asked, std::move(before));
+  };
+  const auto choose = [&] {
+    return measured<base::KernelChoice>(kKernelChoices, kernels_key(draft, asked, machine),
+                                        plan::kernels_from_json, measure_now);
+  };
+  HANJI_ASSIGN_OR_RETURN(auto kernels, choose());
+  const bool as_highest = kernels.value.products == base::Products::kHighest;
+  if (asked.compute.products == base::Products::kHighest || !as_highest) return kernels;
+  asked.compute.products = base::Products::kHighest;
+  HANJI_ASSIGN_OR_RETURN(auto highest, choose());
+  highest.value.products_why = std::move(kernels.value.products_why);
+  highest.load = std::max(highest.load, kernels.load);
+  return highest;
+}
+
 /// Adds the kernels that are measured, once per machine; gives the draft that they were measured
 /// for. It decides ranks and shapes, which is what there is to measure.
 Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
@@ -385,11 +406,7 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
   if (compute.gemm != plan::Gemm::kAuto) inputs.kernels.gemm = compute.gemm;
   if (compute.attention != plan::Attention::kAuto) inputs.kernels.attention = compute.attention;
   HANJI_ASSIGN_OR_RETURN(plan::Plan draft, plan::make_plan(inputs));
-  HANJI_ASSIGN_OR_RETURN(
-      auto kernels,
-      measured<base::KernelChoice>(
-          kKernelChoices, kernels_key(draft, config, inputs.machine), plan::kernels_from_json,
-          [&](auto before) { return measure_kernels(draft, config, std::move(before)); }));
+  HANJI_ASSIGN_OR_RETURN(auto kernels, measured_kernels(draft, config, inputs.machine));
   take(std::move(kernels), inputs.kernels, inputs);
   return draft;
 }

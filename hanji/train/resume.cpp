@@ -13,6 +13,7 @@
 #include "hanji/base/units.h"
 #include "hanji/checkpoint/folder.h"
 #include "hanji/checkpoint/load.h"
+#include "hanji/compute/measure.h"
 #include "hanji/data/samples.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/resume.h"
@@ -63,10 +64,12 @@ Result<SavedRun> from_plan(const fs::path& out) {
                   out.string(), plan.status().message()));
 }
 
-/// Kernels of other vector instructions round differently, so a run goes on with its own.
-Status check_simd(const SavedRun& saved) {
-  const std::optional<base::Simd> simd = saved.plan.kernels.simd;
-  return simd ? base::check_simd(*simd).at("the saved run's kernels") : Status();
+/// Kernels of other vector instructions, and products of another tolerance, round differently, so a run goes on
+/// with its own.
+Status check_kernels(const SavedRun& saved) {
+  const base::KernelChoice& kernels = saved.plan.kernels;
+  const Status simd = kernels.simd ? base::check_simd(*kernels.simd) : Status();
+  return (simd.ok() ? compute::check_products(kernels) : simd).at("the saved run's kernels");
 }
 
 /// The ranks' rates and times decide how they exchange, and what is predicted, never what is
@@ -197,7 +200,7 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
                          plan::resume_config(saved.plan.config, asked));
   const plan::Config& config = resumed.config;
   HANJI_RETURN_IF_ERROR(check_steps(saved, config));
-  HANJI_RETURN_IF_ERROR(check_simd(saved));
+  HANJI_RETURN_IF_ERROR(check_kernels(saved));
   Workload workload;
   if (own) {
     workload = *own;

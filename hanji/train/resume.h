@@ -42,7 +42,8 @@ struct ResumedPlan {
 /// `started`: if the ranks are running already. `own`: of a program; null: that of the configuration.
 /// Errors  as plan::resume_config() and plan::make_plan(); kInvalidArgument, with both values, if the
 ///         data differ from those of the run, or fewer steps are requested than are done;
-///         kUnsupported if this processor lacks the vector instructions of the run's kernels.
+///         kUnsupported if this processor lacks the vector instructions of the run's kernels, or rounds
+///         its products otherwise.
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
                                  const std::optional<StartedRanks>& started = {},
                                  const Workload* own = nullptr);

@@ -7,6 +7,7 @@
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/json.h"
 #include "hanji/checkpoint/save.h"
+#include "hanji/compute/measure.h"
 #include "hanji/data/samples.h"
 #include "hanji/test/temporary_folder.h"
 
@@ -110,6 +111,19 @@ TEST_F(CheckSameData, AChangedTextIsTheReasonThatItsModelDoesNotFit) {
                 AllOf(HasSubstr("has changed: it"), Not(HasSubstr("set model."))))
         << changed;
   }
+}
+
+/// As for a run from a processor that rounds float32 products to bf16, or does not.
+TEST(PlanResumed, RefusesProductsOfAnotherToleranceThanTheRunHad) {
+  const bool rounds_here = compute::error_of_small_products(compute::Gemm::kOneDnn) > 1e-4;
+  SavedRun saved{.plan = {}};
+  saved.plan.kernels.gemm = compute::Gemm::kOneDnn;
+  saved.plan.kernels.products =
+      rounds_here ? compute::Products::kHighest : compute::Products::kMedium;
+  const Status status = plan_resumed(saved, {.config = saved.plan.config}).status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("the saved run's kernels"),
+                                      HasSubstr(name_of(saved.plan.kernels.products))));
 }
 
 }  // namespace

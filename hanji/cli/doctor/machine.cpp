@@ -35,6 +35,15 @@ std::string describe(const compute::Candidate& one) {
                      one.accepted ? "" : ", too inaccurate to be offered");
 }
 
+Finding find_medium_products(compute::MeasureOptions options) {
+  options.products = base::Products::kMedium;
+  const auto measured = compute::measure(options);
+  if (!measured.ok()) {
+    return broken("kernels", "compute.products", measured.status(), "leave it at highest");
+  }
+  return {"kernels", "compute.products", measured->choice.products_why};
+}
+
 std::string age_text(int64_t seconds) {
   constexpr int64_t kDay = 24 * 3600;
   if (seconds >= 2 * kDay) return base::counted(seconds / kDay, "day");
@@ -156,6 +165,7 @@ Findings measure_speed(const topology::Machine& machine) {
     for (const compute::Candidate& one : choice->candidates) {
       found.push_back({"kernels", fmt::format("{} {}", one.name, type), describe(one)});
     }
+    if (precision == base::Precision::kFloat32) found.push_back(find_medium_products(options));
   }
   found.push_back(find_cache_folder());
   found.push_back(find_kernel_choices());
