@@ -5,7 +5,8 @@ Parts: `train`, the GPT of `hanji train` by parallel.data, which is shard_optimi
 fully_shard(); `peers`, that same GPT by our fully_shard() and by PyTorch's. Each has the same parameters
 and tokens. Losses are compared before anything is timed: those of our strategies to the bit, the peer's
 to 1e-4 of them over 3 steps in float32. Then both sides run in interleaved blocks of steps; so does what is
-added to data_parallel: loss scaling, communication hooks, blocks that are recomputed in backward.
+added to data_parallel: loss scaling, communication hooks, blocks that are recomputed in backward. The peer `medium` is
+`tuned` against ours with products that compute.products = medium would choose.
 """
 import argparse
 import pathlib
@@ -19,7 +20,7 @@ from rows import Rows
 TRAINED = ("server", "zero1", "zero2", "zero3")
 # How far losses, which begin near 22, may lie from ours: "tuned" multiplies in bfloat16 where the
 # processor has it, and then has 8 bits: 22 * 2^-8.
-PEERS = {"peer": 1e-4, "tuned": 0.09}
+PEERS = {"peer": 1e-4, "tuned": 0.09, "medium": 0.09}
 OURS = ("zero1", "zero2", "fully", "lens", "gathered")
 # What is added to data_parallel, and how far 3 losses may lie from those without it: what a hook keeps
 # back comes later, so the first steps learn less. mixed: fully_shard() that computes in bfloat16.
@@ -39,10 +40,10 @@ def start(name, program, a, initial, *extra):
     return Ranks(name, command, a.ranks)
 
 
-def start_peer(a, initial, tuned):
-    return start(f"PyTorch fully_shard{', tuned' if tuned else ''}",
-                 [sys.executable, str(ROOT / "bench/fsdp_peer.py")], a, initial,
-                 *(["--tuned"] if tuned else []))
+def start_peer(a, initial, name):
+    words = {"peer": "", "tuned": ", tuned", "medium": ", tuned, both medium"}[name]
+    return start(f"PyTorch fully_shard{words}", [sys.executable, str(ROOT / "bench/fsdp_peer.py")], a, initial,
+                 *([] if name == "peer" else ["--tuned"]))
 
 
 def start_trained(a, data):
@@ -77,8 +78,8 @@ def compare_started_anew(part, a, first, second, allowed, rows):
         result.between(timed(base), timed(job)).run(a.pairs, a.steps)
         base.close(), job.close()
     rows.add(f"{base.name} {result}  {job.name}; {a.starts} starts, losses differ by {apart:.1e}",
-             question="fsdp", part=part, base=base.name, strategy=job.name, apart=apart, starts=a.starts,
-             **result.row())
+             question="fsdp", part=part, base=base.name, strategy=job.name,
+             apart=apart, starts=a.starts, products=base.products, **result.row())
 
 
 def wanted(a, names):
@@ -91,9 +92,10 @@ def compare_train(a, _initial, rows):
         compare_started_anew("train", a, lambda: start_trained(a, "ddp"), lambda: start_trained(a, data), 0, rows)
 
 
-def start_plain(a, initial, strategy):
-    job = start(strategy, [str(ROOT / "build/dev/bin/bench/fsdp_rank")], a, initial, "--strategy", strategy)
-    job.receive()
+def start_plain(a, initial, strategy, medium=False):
+    job = start(strategy, [str(ROOT / "build/dev/bin/bench/fsdp_rank")], a, initial, "--strategy", strategy,
+                *(["--medium"] if medium else []))
+    job.products = job.receive()[0]["products"]
     return job
 
 
@@ -110,8 +112,8 @@ def compare_peers(a, initial, rows):
     rows.say("the same GPT by our fully_shard(), against PyTorch's")
     start_plain(a, initial, "ddp").close()
     for name in wanted(a, PEERS):
-        compare_started_anew("peers", a, lambda: start_plain(a, initial, "fully"),
-                             lambda: start_peer(a, initial, name == "tuned"), PEERS[name], rows)
+        compare_started_anew("peers", a, lambda: start_plain(a, initial, "fully", name == "medium"),
+                             lambda: start_peer(a, initial, name), PEERS[name], rows)
 
 
 def main():

@@ -92,13 +92,20 @@ Side side_of(const std::string& strategy, Gpt& net, const hanji::World& world) {
 }
 
 /// oneDNN where its products are those of float32: with matrix units for bfloat16 it takes these.
-/// Every rank and every process decides alike, for the error does not depend on the moment.
-hanji::compute::Gemm gemm_of(const Sizes& sizes) {
+/// Every rank and every process decides alike, for the error does not depend on the moment. Where
+/// medium allows these, they are taken.
+hanji::compute::KernelChoice kernels_of(const Sizes& sizes, bool medium) {
   using hanji::compute::Gemm;
   hanji::compute::MeasureOptions options;
   options.shapes = {sizes.batch, sizes.block, sizes.width, sizes.heads};
   options.gemm = Gemm::kOneDnn;
-  return hanji::compute::measure(options).ok() ? Gemm::kOneDnn : Gemm::kMkl;
+  if (medium) options.products = hanji::compute::Products::kMedium;
+  hanji::compute::KernelChoice kernels{.gemm = Gemm::kMkl};
+  const auto found = hanji::compute::measure(options);
+  if (!found.ok()) return kernels;
+  kernels.gemm = Gemm::kOneDnn;
+  kernels.products = found->choice.products;
+  return kernels;
 }
 
 }  // namespace
@@ -118,11 +125,12 @@ int main(int argc, char** argv) try {
       ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fully", "lens", "gathered", "mixed",
                              "scaled", "fp16", "bf16", "power_sgd", "top_k", "checkpointed"}));
   app.add_option("--initial", initial)->required();
+  bool medium = false;
+  app.add_flag("--medium", medium, "products of inputs rounded to bf16 where they are to be had");
   CLI11_PARSE(app, argc, argv);
 
   auto world = hanji::connect();
-  hanji::compute::KernelChoice kernels;
-  kernels.gemm = gemm_of(sizes);
+  const hanji::compute::KernelChoice kernels = kernels_of(sizes, medium);
   hanji::compute::apply(kernels, 1);
   torch::manual_seed(1);
   Gpt net(sizes, strategy == "checkpointed");
@@ -132,7 +140,9 @@ int main(int argc, char** argv) try {
     hanji::base::throw_if_error(hanji::load(initial, net));
   }
   const Side side = side_of(strategy, net, world);
-  std::cout << nlohmann::json{{"strategy", strategy}} << std::endl;
+  std::cout << nlohmann::json{{"strategy", strategy},
+                              {"products", hanji::base::name_of(kernels.products)}}
+            << std::endl;
 
   int64_t step = 0;
   for (std::string line; std::getline(std::cin, line);) {

@@ -25,7 +25,8 @@ def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=N
         command += ["--save-initial", str(initial)]
     job = Ranks("hanji", command, ranks, cores, **how)
     told = job.receive()
-    job.kernels, job.moves = told[0]["kernels"], told[0]["moves"]
+    for name in ("kernels", "moves", "products", "products_why"):
+        setattr(job, name, told[0][name])
     job.products_seconds = max(rank["products_seconds"] for rank in told)
     return job
 

@@ -167,6 +167,8 @@ int main(int argc, char** argv) try {
   train::Job job = train::assemble(plan, group);
   if (!initial.empty() && world.rank() == 0) save_initial(job, initial);
   std::cout << nlohmann::json{{"kernels", plan.kernels.why},
+                              {"products", base::name_of(plan.kernels.products)},
+                              {"products_why", plan.kernels.products_why},
                               {"products_seconds", products_seconds(plan, world.rank())},
                               {"moves", name_of(plan.config.parallel.moves)}}
             << std::endl;
