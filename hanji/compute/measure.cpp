@@ -270,7 +270,7 @@ double roundings_of_attention(const Shapes& shapes) {
 
 double allowed_error(Precision precision, double roundings) {
   const double half_epsilon = precision == Precision::kFloat64    ? std::ldexp(1.0, -53)
-                              : precision == Precision::kBFloat16 ? std::ldexp(1.0, -9)
+                              : precision == Precision::kBFloat16 ? std::ldexp(1.0, -8)
                                                                   : std::ldexp(1.0, -24);
   return roundings * half_epsilon;
 }

@@ -305,6 +305,16 @@ TEST(Measure, FewFeaturesOfManyRowsHaveAPath) {
   }
 }
 
+TEST(Measure, OneRoundingIsWhatAValueIsOffAtMost) {
+  for (const auto& [precision, type] : {std::pair{Precision::kBFloat16, at::kBFloat16},
+                                        std::pair{Precision::kFloat32, at::kFloat}}) {
+    const at::Tensor exact = at::arange(10'000, at::kDouble).mul(1.23457e-4).add(1);
+    const double off = ((exact.to(type) - exact).abs() / exact).max().item<double>();
+    EXPECT_LE(off, allowed_error(precision, 1));
+    EXPECT_GT(off, allowed_error(precision, 1) / 2);
+  }
+}
+
 at::Tensor rounded_to_bf16(const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kFloat); }
 
 /// In sums of few terms and of many; and above what highest allows of the widest that are measured.
