@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "hanji/base/simd.h"
@@ -39,6 +40,36 @@ struct AttentionExtent {
   }
   constexpr int64_t backward_elements() const {
     return (6 * rows + 2 * columns + kGroup) * size + 2 * kBand * band;
+  }
+};
+
+/// The same of attention by products of bf16 tiles. A product has kQueries columns, those of that many
+/// queries, and the rows of at most kKeys keys; lengths and heads are padded to multiples of kQueries.
+struct TileAttentionExtent {
+  static constexpr int64_t kQueries = 32;
+  static constexpr int64_t kBand =
+      128;  ///< Queries of one product into gradients of keys and values.
+  static constexpr int64_t kKeys = 256;
+
+  int64_t rows = 0, columns = 0, size = 0;
+  int64_t keys = 0;  ///< Rows of the largest product.
+
+  static constexpr TileAttentionExtent of(int64_t length, int64_t head_size) {
+    const int64_t rows = AttentionExtent::round_up(length, kQueries);
+    const int64_t keys = std::min(rows, kKeys);
+    return {rows, AttentionExtent::round_up(rows, keys),
+            AttentionExtent::round_up(head_size, kQueries), keys};
+  }
+
+  /// Float32 elements of the scratch of one head, of one thread. Two numbers of bf16 are one.
+  constexpr int64_t forward_elements() const {
+    const int64_t of_keys = (rows + columns) / 2 * size;
+    return of_keys + 3 * size * kQueries + (keys + keys / 2) * kQueries;
+  }
+  constexpr int64_t backward_elements() const {
+    const int64_t of_keys = (2 * rows + columns) / 2 * size + 2 * rows * size;
+    const int64_t of_band = kBand * size + rows * kBand;
+    return of_keys + of_band + 4 * size * kQueries + (2 * rows + keys / 2) * kQueries;
   }
 };
 

@@ -14,9 +14,9 @@ namespace hanji::base {
 /// configuration may ask for; a KernelChoice never holds it.
 enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
 
-/// libtorch's flash kernel, or hanji's blocked kernel, which skips blocks above the diagonal.
-/// kAuto as in Gemm.
-enum class Attention : uint8_t { kAuto, kFlash, kMath };
+/// libtorch's flash kernel, hanji's blocked kernel, which skips blocks above the diagonal, or that with
+/// products of bf16 tiles, of bf16 alone. kAuto as in Gemm.
+enum class Attention : uint8_t { kAuto, kFlash, kMath, kTiles };
 
 /// The dtype of activations and matmuls. Parameters stay float32 under kBFloat16.
 enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
@@ -27,7 +27,8 @@ enum class Products : uint8_t { kHighest, kMedium };
 
 /// Names in the order of the enumerators, as keys and JSON spell them.
 inline constexpr std::array<std::string_view, 3> kGemmNames = {"auto", "mkl", "onednn"};
-inline constexpr std::array<std::string_view, 3> kAttentionNames = {"auto", "flash", "math"};
+inline constexpr std::array<std::string_view, 4> kAttentionNames = {"auto", "flash", "math",
+                                                                    "tiles"};
 inline constexpr std::array<std::string_view, 3> kPrecisionNames = {"float32", "bf16", "float64"};
 inline constexpr std::array<std::string_view, 2> kProductsNames = {"highest", "medium"};
 

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "hanji/base/attention_extent.h"
 #include "hanji/base/status.h"
 #include "hanji/compute/internal/attention_kernels.h"
 #include "hanji/compute/internal/row_kernels.h"
 #include "hanji/compute/internal/tensors.h"
+#include "hanji/compute/internal/tile_products.h"
 #include "hanji/compute/whole_vectors.h"
 
 namespace hanji::compute {
@@ -78,11 +81,63 @@ struct Heads : HeadSizes {
   }
 };
 
+/// hanji's kernels of one head, in vectors of what T is computed in.
+template <class T>
+struct VectorKernels {
+  using Storage = T;
+  using C = ComputedIn<T>;
+
+  static size_t forward_scratch(const Heads<T>& all) {
+    return internal::attention_forward_scratch<C>(all.length, all.size);
+  }
+  static size_t backward_scratch(const Heads<T>& all) {
+    return internal::attention_backward_scratch<C>(all.length, all.size);
+  }
+  static void forward(const internal::Head<T>& head, T* out, C* softmax, C* scratch) {
+    internal::attention_forward<T>(head, out, softmax, scratch);
+  }
+  static void backward(const internal::Head<T>& head, const internal::AttentionBackward<T>& a,
+                       C* scratch) {
+    internal::attention_backward<T>(head, a, scratch);
+  }
+};
+
+/// The same by products of bf16 tiles.
+struct TileKernels {
+  using Storage = internal::BFloat16;
+  using Extent = base::TileAttentionExtent;
+
+  static size_t forward_scratch(const Heads<Storage>& all) {
+    return static_cast<size_t>(Extent::of(all.length, all.size).forward_elements());
+  }
+  static size_t backward_scratch(const Heads<Storage>& all) {
+    return static_cast<size_t>(Extent::of(all.length, all.size).backward_elements());
+  }
+  static void forward(const internal::Head<Storage>& head, Storage* out, float* softmax,
+                      float* scratch) {
+    internal::tile_attention_forward(head, out, softmax, scratch, internal::tile_product);
+  }
+  static void backward(const internal::Head<Storage>& head,
+                       const internal::AttentionBackward<Storage>& a, float* scratch) {
+    internal::tile_attention_backward(head, a, scratch, internal::tile_product);
+  }
+
+  internal::TileRegisters registers;
+};
+
+/// body(kernels) with those of the storage type.
+template <class Body>
+void with_kernels(at::ScalarType type, bool by_tiles, const Body& body) {
+  if (by_tiles) return body(std::type_identity<TileKernels>());
+  internal::with_storage(type, [&]<class T>(T) { body(std::type_identity<VectorKernels<T>>()); });
+}
+
 /// body(sample, head of keys and values, scratch), each thread with its own scratch.
-template <class T, class Body>
+template <class Kernels, class T, class Body>
 void for_heads(const Heads<T>& all, size_t scratch_elements, const Body& body) {
   using C = ComputedIn<T>;
   at::parallel_for(0, all.batch * all.kv_heads, 1, [&](int64_t begin, int64_t end) {
+    [[maybe_unused]] const Kernels of_thread;
     auto scratch = at::empty({static_cast<int64_t>(scratch_elements)},
                              std::is_same_v<C, double> ? at::kDouble : at::kFloat);
     for (int64_t i = begin; i < end; ++i) {
@@ -93,24 +148,25 @@ void for_heads(const Heads<T>& all, size_t scratch_elements, const Body& body) {
 
 struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& bias, const Weight* weight, const HeadSizes* sizes) {
+                            const at::Tensor& bias, const Weight* weight, const HeadSizes* sizes,
+                            bool by_tiles) {
     const auto qkv = input.contiguous();
     const int64_t heads = sizes->kv_heads * sizes->group;
     auto out = at::empty({qkv.size(0), qkv.size(1), sizes->width}, qkv.options());
     auto softmax = at::empty({qkv.size(0), heads, qkv.size(1), 2}, bias.options());
-    internal::with_storage(qkv.scalar_type(), [&]<class T>(T) {
+    with_kernels(qkv.scalar_type(), by_tiles, [&]<class K>(std::type_identity<K>) {
+      using T = typename K::Storage;
       using C = ComputedIn<T>;
       const Heads<T> all(qkv, bias, *sizes);
-      const size_t scratch = internal::attention_forward_scratch<C>(all.length, all.size);
-      for_heads(all, scratch, [&](int64_t sample, int64_t head, C* memory) {
-        internal::attention_forward<T>(
-            all.head(sample, head), pointer<T>(out) + all.out_part(sample, head),
-            pointer<C>(softmax) + all.softmax_part(sample, head), memory);
+      for_heads<K>(all, K::forward_scratch(all), [&](int64_t sample, int64_t head, C* memory) {
+        K::forward(all.head(sample, head), pointer<T>(out) + all.out_part(sample, head),
+                   pointer<C>(softmax) + all.softmax_part(sample, head), memory);
       });
     });
     context->save_for_backward({qkv, bias, softmax});
     context->saved_data["slot"] = weight->slot;
     context->saved_data["kv_heads"] = sizes->kv_heads;
+    context->saved_data["by_tiles"] = by_tiles;
     return out;
   }
 
@@ -122,23 +178,23 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     auto g_qkv = at::empty_like(qkv);
     auto sums = at::empty({qkv.size(0), qkv.size(2)}, bias.options());
     auto g_bias = gradient_memory({bias, context->saved_data["slot"].toTensor()});
-    internal::with_storage(qkv.scalar_type(), [&]<class T>(T) {
+    const bool by_tiles = context->saved_data["by_tiles"].toBool();
+    with_kernels(qkv.scalar_type(), by_tiles, [&]<class K>(std::type_identity<K>) {
+      using T = typename K::Storage;
       using C = ComputedIn<T>;
       const Heads<T> all(qkv, bias, sizes);
-      const size_t scratch = internal::attention_backward_scratch<C>(all.length, all.size);
-      for_heads(all, scratch, [&](int64_t sample, int64_t head, C* memory) {
+      for_heads<K>(all, K::backward_scratch(all), [&](int64_t sample, int64_t head, C* memory) {
         const internal::Head<T> one = all.head(sample, head);
-        internal::attention_backward<T>(
-            one,
-            {pointer<T>(g_out) + all.out_part(sample, head),
-             pointer<C>(softmax) + all.softmax_part(sample, head),
-             pointer<T>(g_qkv) + all.qkv_part(sample, head),
-             pointer<C>(sums) + sample * all.row + (one.bias - all.bias)},
-            memory);
+        K::backward(one,
+                    {pointer<T>(g_out) + all.out_part(sample, head),
+                     pointer<C>(softmax) + all.softmax_part(sample, head),
+                     pointer<T>(g_qkv) + all.qkv_part(sample, head),
+                     pointer<C>(sums) + sample * all.row + (one.bias - all.bias)},
+                    memory);
       });
       internal::sum_rows(pointer<C>(sums), sums.size(0), sums.size(1), pointer<C>(g_bias));
     });
-    return {g_qkv, g_bias, {}, {}};
+    return {g_qkv, g_bias, {}, {}, {}};
   }
 };
 
@@ -170,14 +226,41 @@ bool is_served(const at::Tensor& qkv, const at::Tensor& bias) {
          bias.scalar_type() == internal::computed_in(qkv.scalar_type());
 }
 
+void check_tiles(const at::Tensor& qkv) {
+  if (!qkv.is_cpu() || qkv.scalar_type() != at::kBFloat16) {
+    throw Error(base::unsupported(
+        fmt::format("causal_attention: Attention::kTiles multiplies bf16 on CPUs, not {} on {}; "
+                    "choose Attention::kMath or kFlash",
+                    c10::toString(qkv.scalar_type()), qkv.device().str())));
+  }
+  base::throw_if_error(check_attention(Attention::kTiles, base::Precision::kBFloat16));
+}
+
 }  // namespace
+
+Status check_attention(Attention attention, base::Precision precision) {
+  if (attention != Attention::kTiles) return {};
+  if (precision != base::Precision::kBFloat16) {
+    return base::unsupported(
+        fmt::format("attention in tiles multiplies bf16, not {}; set compute.dtype = \"bf16\", or "
+                    "compute.attention = \"auto\"",
+                    name_of(precision)));
+  }
+  if (internal::has_tile_products()) return {};
+  return base::unsupported(
+      "attention in tiles takes AVX-512 or AMX, which this process may not use; use a processor "
+      "that "
+      "has them, or begin a run with compute.attention = \"auto\"");
+}
 
 at::Tensor causal_attention(const at::Tensor& qkv, const Weight& bias,
                             const AttentionOptions& options) {
   const HeadSizes sizes(qkv.size(2), options.heads, options.kv_heads);
   const bool plain = options.dropout > 0 || options.attention == Attention::kFlash;
+  const bool by_tiles = !plain && options.attention == Attention::kTiles;
+  if (by_tiles) check_tiles(qkv);
   if (!plain && is_served(qkv, bias.value)) {
-    return BlockedAttention::apply(qkv, bias.value, &bias, &sizes);
+    return BlockedAttention::apply(qkv, bias.value, &bias, &sizes, by_tiles);
   }
   const int64_t batch = qkv.size(0), length = qkv.size(1), kv_width = sizes.kv_heads * sizes.size;
   auto parts = (qkv + bias.value.to(qkv.scalar_type()))

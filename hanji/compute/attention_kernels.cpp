@@ -14,7 +14,7 @@
 
 // clang-format off: math-inl.h must follow highway.h
 #include <hwy/contrib/math/math-inl.h>
-#include "hanji/compute/internal/vectors-inl.h"
+#include "hanji/compute/internal/attention-inl.h"
 // clang-format on
 
 // Layouts of the scratch, all rows padded with zeros to whole tiles:
@@ -249,32 +249,6 @@ struct Workspace {
   }
 };
 
-/// out[r] = in[r] * scale for up to kGroup tokens; adds their sum to `sums`. Sums of groups, not of
-/// tokens, are added one after another: that keeps the rounding of long columns small.
-template <class T, class C>
-HWY_INLINE void emit(const Head<T>& h, int64_t rows, const C* in, int64_t in_stride, C scale,
-                     T* out, C* sums) {
-  const hn::ScalableTag<C> d;
-  const auto factor = hn::Set(d, scale);
-  for_columns(d, h.size, [&](int64_t i, auto at) HWY_ATTR {
-    auto total = hn::Zero(d);
-    for (int64_t r = 0; r < rows; ++r) {
-      const auto v = hn::Mul(at.read(in + r * in_stride + i), factor);
-      at.write(v, out + r * h.row + i);
-      total = hn::Add(total, v);
-    }
-    at.write(hn::Add(at.read(sums + i), total), sums + i);
-  });
-}
-
-template <class T, class C>
-HWY_INLINE void emit_all(const Extent& e, const Head<T>& h, const C* in, T* out, C* sums) {
-  std::fill_n(sums, h.size, C{0});
-  for (int64_t t = 0; t < h.length; t += kGroup) {
-    emit(h, std::min(kGroup, h.length - t), in + t * e.size, e.size, C{1}, out + t * h.row, sums);
-  }
-}
-
 /// Weights and slopes of kGroup queries from `first`, and the gradient of those queries.
 template <class T, class C>
 HWY_INLINE void backward_group(const Head<T>& h, const AttentionBackward<T>& a,
@@ -355,8 +329,8 @@ HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
     pack(e, h.size, own.g_out, h.width, static_cast<const C*>(nullptr), C{1}, w.g_out);
     backward_queries(h, own, w);
   }
-  emit_all(e, h, w.g_keys, a.g_qkv + h.keys, a.bias_sums + h.keys);
-  emit_all(e, h, w.g_values, a.g_qkv + h.values, a.bias_sums + h.values);
+  emit_all(h, e.size, w.g_keys, C{1}, a.g_qkv + h.keys, a.bias_sums + h.keys);
+  emit_all(h, e.size, w.g_values, C{1}, a.g_qkv + h.values, a.bias_sums + h.values);
 }
 
 template <class C>

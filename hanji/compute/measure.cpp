@@ -41,23 +41,31 @@ void halve_width(Shapes& shapes) {
   shapes.heads = std::max<int64_t>(1, shapes.heads / 2);
 }
 
+/// The fastest but one; of those that are too inaccurate only if there are no others.
+const Candidate* next_to(const Candidate& winner, const std::vector<Candidate>& candidates) {
+  const Candidate* next = nullptr;
+  for (const Candidate& other : candidates) {
+    if (other.name == winner.name || (next != nullptr && next->accepted && !other.accepted))
+      continue;
+    const bool better = next == nullptr || (other.accepted && !next->accepted);
+    if (better || other.seconds < next->seconds) next = &other;
+  }
+  return next;
+}
+
 /// "gemm.mkl (12 % faster than gemm.onednn)"; says why where nothing was compared.
 std::string reason(const Candidate& winner, const std::vector<Candidate>& candidates, bool asked) {
   if (asked) return winner.name + " as asked";
-  for (const Candidate& other : candidates) {
-    if (other.name == winner.name) continue;
-    if (!other.accepted) return winner.name + " (" + other.name + " is too inaccurate)";
-    if (other.seconds < winner.seconds && other.within != winner.within) {
-      return winner.name + " (" + other.name + ", less accurate, is only " +
-             percent_faster(other, winner) + " faster)";
-    }
-    if (other.seconds < winner.seconds) {
-      return winner.name + " as before (" + other.name + " is only " +
-             percent_faster(other, winner) + " faster)";
-    }
-    return winner.name + " (" + percent_faster(winner, other) + " faster than " + other.name + ")";
+  const Candidate* const other = next_to(winner, candidates);
+  if (other == nullptr) return winner.name;
+  if (!other->accepted) return winner.name + " (" + other->name + " is too inaccurate)";
+  if (other->seconds < winner.seconds) {
+    const bool is_less_accurate = other->within != winner.within;
+    return winner.name + (is_less_accurate ? " (" : " as before (") + other->name +
+           (is_less_accurate ? ", less accurate," : "") + " is only " +
+           percent_faster(*other, winner) + " faster)";
   }
-  return winner.name;
+  return winner.name + " (" + percent_faster(winner, *other) + " faster than " + other->name + ")";
 }
 
 /// The errors of the tolerances. Only with takes_medium is kMedium one, for paths that repeat their bits.
@@ -79,7 +87,9 @@ const Candidate* fastest_within(Products tolerance, const std::vector<Candidate>
   return best;
 }
 
-Result<Candidate> fastest(const std::vector<Candidate>& candidates, const Allowed& allowed) {
+/// `allowed`: of each candidate.
+Result<Candidate> fastest(const std::vector<Candidate>& candidates,
+                          const std::vector<Allowed>& allowed) {
   const Candidate* const exact = fastest_within(Products::kHighest, candidates);
   const Candidate* const rounded = fastest_within(Products::kMedium, candidates);
   const bool pays =
@@ -87,19 +97,19 @@ Result<Candidate> fastest(const std::vector<Candidate>& candidates, const Allowe
   if (pays) return *rounded;
   if (exact != nullptr) return *exact;
   std::string errors;
-  for (const Candidate& one : candidates) {
-    errors += fmt::format(" {} has an error of {:.1e}{};", one.name, one.error,
-                          one.repeats ? "" : " and other bits in each call");
+  std::string advice = "set compute.dtype to one of less precision, or float64";
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& one = candidates[i];
+    errors += fmt::format(" {} has an error of {:.1e}{}; {:.1e} is allowed;", one.name, one.error,
+                          one.repeats ? "" : " and other bits in each call",
+                          allowed[i].takes_medium ? allowed[i].medium : allowed[i].highest);
+    if (!allowed[i].takes_medium && allowed[i].is_medium(one)) {
+      advice =
+          fmt::format("set compute.products = \"medium\", which allows {:.1e}", allowed[i].medium);
+    }
   }
-  const bool offers_medium =
-      !allowed.takes_medium &&
-      std::ranges::any_of(candidates, [&](const Candidate& one) { return allowed.is_medium(one); });
-  return base::unsupported(fmt::format(
-      "no kernel is accurate enough for this dtype here:{} {:.1e} is allowed; {}", errors,
-      allowed.takes_medium ? allowed.medium : allowed.highest,
-      offers_medium
-          ? fmt::format("set compute.products = \"medium\", which allows {:.1e}", allowed.medium)
-          : "set compute.dtype to one of less precision, or float64"));
+  return base::unsupported(
+      fmt::format("no kernel is accurate enough for this dtype here:{} {}", errors, advice));
 }
 
 std::string figures(const Candidate& one) {
@@ -136,10 +146,15 @@ std::string describe_products(const Candidate& chosen, const std::vector<Candida
   return text + fmt::format("; highest allows {:.1e}, medium {:.1e}", allowed.highest, medium);
 }
 
-/// Every choice but kAuto, which is the first.
-template <class Choice>
-constexpr std::array<Choice, 2> all_of() {
-  return {static_cast<Choice>(1), static_cast<Choice>(2)};
+constexpr std::array kGemms = {Gemm::kMkl, Gemm::kOneDnn};
+
+/// Those that compute in the precision here.
+std::vector<Attention> offered_attentions(Precision precision, const Measurer& measurer) {
+  std::vector<Attention> offered = {Attention::kFlash, Attention::kMath};
+  const bool has_tiles =
+      measurer.check_attention && measurer.check_attention(Attention::kTiles, precision).ok();
+  if (has_tiles) offered.push_back(Attention::kTiles);
+  return offered;
 }
 
 /// What decides between choices besides their measurement; kAuto: nothing.
@@ -147,21 +162,24 @@ template <class Choice>
 struct Wanted {
   Choice asked;
   Choice before;
+  std::vector<Choice> offered;
 };
 
 /// Measures the choices, or only the one asked for, and appends them to those of `result`.
-template <class Choice, class Measure>
-Result<Choice> choose(const Wanted<Choice>& wanted, const Allowed& allowed,
+template <class Choice, class AllowedOf, class Measure>
+Result<Choice> choose(const Wanted<Choice>& wanted, const AllowedOf& allowed_of,
                       const Measure& measure_one, MeasuredKernels& result) {
   std::vector<Candidate> measured;
   std::vector<Choice> order;
+  std::vector<Allowed> allowed;
   const bool is_asked = wanted.asked != Choice::kAuto;
-  for (const Choice choice : all_of<Choice>()) {
+  for (const Choice choice : wanted.offered) {
     if (is_asked && wanted.asked != choice) continue;
     Candidate one = measure_one(choice);
-    one.within = one.error <= allowed.highest ? Products::kHighest : Products::kMedium;
+    const Allowed& errors = allowed.emplace_back(allowed_of(choice));
+    one.within = one.error <= errors.highest ? Products::kHighest : Products::kMedium;
     one.accepted =
-        one.within == Products::kHighest || (allowed.takes_medium && allowed.is_medium(one));
+        one.within == Products::kHighest || (errors.takes_medium && errors.is_medium(one));
     measured.push_back(std::move(one));
     order.push_back(choice);
   }
@@ -190,7 +208,7 @@ const Candidate& named(const MeasuredKernels& found, const std::string& name) {
 double float32_rate(MeasureOptions options, const Measurer& measurer) {
   options.precision = Precision::kFloat32;
   double best = 0;
-  for (const Gemm gemm : all_of<Gemm>()) {
+  for (const Gemm gemm : kGemms) {
     const Candidate one = measurer.gemm(gemm, options);
     if (one.error <= allowed_error(options.precision, roundings_of_products(options.shapes))) {
       best = std::max(best, one.rate);
@@ -210,10 +228,12 @@ Status choose_gemm(const MeasureOptions& options, const Measurer& measurer,
   }
   // oneDNN multiplies no float64, whatever the switch says.
   const bool only_blas = options.precision == Precision::kFloat64 && options.gemm == Gemm::kAuto;
-  Wanted<Gemm> wanted{only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto};
+  Wanted<Gemm> wanted{
+      only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto, {kGemms.begin(), kGemms.end()}};
   if (options.before) wanted.before = options.before->gemm;
+  const auto allowed_of = [&](Gemm) { return allowed; };
   const auto measure_one = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(wanted, allowed, measure_one, result));
+  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(wanted, allowed_of, measure_one, result));
   const Candidate& chosen = named(result, "gemm." + std::string(name_of(choice.gemm)));
   choice.gemm_flops_per_second = chosen.rate;
   choice.gemm_error = chosen.error;
@@ -223,20 +243,32 @@ Status choose_gemm(const MeasureOptions& options, const Measurer& measurer,
   return {};
 }
 
-Status choose_attention(const MeasureOptions& options, const Measurer& measurer,
-                        MeasuredKernels& result) {
-  KernelChoice& choice = result.choice;
+/// The products of libtorch's and hanji's attention are those of the gemm.
+Allowed allowed_of_attention(Attention attention, const MeasureOptions& options,
+                             Products products) {
+  if (attention == Attention::kTiles) {
+    return {allowed_error(options.precision, roundings_of_tiles(options.shapes))};
+  }
   const double roundings = roundings_of_attention(options.shapes);
   Allowed allowed{allowed_error(options.precision, roundings)};
-  // The products of libtorch's attention are those of the gemm.
-  if (choice.products == Products::kMedium) {
+  if (products == Products::kMedium) {
     allowed.medium = medium_error(products_of_attention(options.shapes), roundings);
     allowed.takes_medium = true;
   }
-  Wanted<Attention> wanted{options.attention, Attention::kAuto};
+  return allowed;
+}
+
+Status choose_attention(const MeasureOptions& options, const Measurer& measurer,
+                        MeasuredKernels& result) {
+  KernelChoice& choice = result.choice;
+  Wanted<Attention> wanted{options.attention, Attention::kAuto,
+                           offered_attentions(options.precision, measurer)};
   if (options.before) wanted.before = options.before->attention;
+  const auto allowed_of = [&](Attention a) {
+    return allowed_of_attention(a, options, choice.products);
+  };
   const auto measure_one = [&](Attention a) { return measurer.attention(a, choice.gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(choice.attention, choose(wanted, allowed, measure_one, result));
+  HANJI_ASSIGN_OR_RETURN(choice.attention, choose(wanted, allowed_of, measure_one, result));
   const Candidate& chosen = named(result, "attention." + std::string(name_of(choice.attention)));
   choice.attention_flops_per_second = chosen.rate;
   choice.attention_error = chosen.error;
@@ -268,6 +300,11 @@ double roundings_of_attention(const Shapes& shapes) {
   return 2 * (of_head + 2) * std::sqrt(of_head) + 2 * static_cast<double>(shapes.block) + 8;
 }
 
+double roundings_of_tiles(const Shapes& shapes) {
+  const double of_head = static_cast<double>(shapes.width) / static_cast<double>(shapes.heads);
+  return 4 * std::sqrt(of_head) + 3 + std::ldexp(roundings_of_attention(shapes), -15);
+}
+
 double allowed_error(Precision precision, double roundings) {
   const double half_epsilon = precision == Precision::kFloat64    ? std::ldexp(1.0, -53)
                               : precision == Precision::kBFloat16 ? std::ldexp(1.0, -8)
@@ -276,8 +313,7 @@ double allowed_error(Precision precision, double roundings) {
 }
 
 double medium_error(double products, double roundings) {
-  const double rounding = std::ldexp(1.0, -9);
-  return products * (2 * rounding + rounding * rounding) +
+  return allowed_error(Precision::kBFloat16, products) +
          allowed_error(Precision::kFloat32, roundings);
 }
 
@@ -295,8 +331,7 @@ Status check_products(const KernelChoice& choice, const std::function<double(Gem
   return base::unsupported(fmt::format(
       "the float32 products of gemm.onednn have an error of {:.1e} on this processor, which is not "
       "compute.products = {}, with which they were planned; use processors of the kind that made "
-      "the "
-      "plan, or begin a new run with compute.gemm = mkl",
+      "the plan, or begin a new run with compute.gemm = mkl",
       error, name_of(choice.products)));
 }
 
@@ -307,6 +342,9 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   KernelChoice& choice = result.choice;
   choice.precision = options.precision;
   HANJI_ASSIGN_OR_RETURN(choice.simd, base::simd_in_use());
+  if (measurer.check_attention) {
+    HANJI_RETURN_IF_ERROR(measurer.check_attention(options.attention, options.precision));
+  }
   HANJI_RETURN_IF_ERROR(choose_gemm(options, measurer, result));
   if (options.precision == Precision::kBFloat16) {
     choice.float32_flops_per_second = float32_rate(options, measurer);

@@ -69,6 +69,7 @@ inline constexpr double kClearlyFaster = 0.9;
 struct Measurer {
   std::function<Candidate(Gemm, const MeasureOptions&)> gemm;
   std::function<Candidate(Attention, Gemm, const MeasureOptions&)> attention;
+  std::function<Status(Attention, Precision)> check_attention = {};  ///< Empty: there are no tiles.
 };
 
 /// Runs the paths on so many threads as the options say: best of several repetitions, error against
@@ -101,14 +102,20 @@ double roundings_of_products(const Shapes& shapes);
 /// twice. Eight are for the exponential and the division.
 double roundings_of_attention(const Shapes& shapes);
 
+/// The same of attention in tiles, in roundings of bf16. Queries, keys and values round with their biases, so
+/// that a score of at most sqrt(d) is off by 2 sqrt(d) roundings, its exponential and the sum of all by as
+/// much each. Weights, values and the result round once each. Sums are of float32.
+double roundings_of_tiles(const Shapes& shapes);
+
 /// The largest error, over the largest entry, that `precision` may have: roundings * half its epsilon.
 /// Source  Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5.
 double allowed_error(Precision precision, double roundings);
 
 /// The largest error, over the largest entry, of float32 products of inputs rounded to bf16, summed in float32.
-/// Rounding to nearest moves an input by at most u = 2^-9 of itself and a product of two by 2 u + u^2: so much of
-/// the largest entry for each of `products` that an entry goes through one after another, and the roundings of
-/// the sums besides.
+/// Rounding to nearest moves an input by at most u = 2^-8 of itself, in the mean square by u / sqrt(3), and a product
+/// of two by sqrt(2/3) u. Errors and entries are sums of as many such terms, so that the largest of both are to each
+/// other as the mean squares: 0.82 u. Allowed is u, for each of `products` that an entry goes through one after
+/// another, and the roundings of the sums besides; inputs that are cut off are 1.4 u off.
 double medium_error(double products, double roundings);
 
 /// Those of causal attention over entries in [-1, 1]: with d features a head, products of rounded inputs move a score

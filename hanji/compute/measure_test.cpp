@@ -222,6 +222,60 @@ TEST(Measure, WhatWasAskedForIsRefusedWhenItIsTooInaccurate) {
               testing::HasSubstr("gemm.onednn has an error of 1.0e-01; 7.6e-06 is allowed;"));
 }
 
+/// Made-up paths with tiles, where the precision is bf16.
+Measurer with_tiles(Figures tiles, Figures math) {
+  Measurer measurer = made_up({}, {}, {.seconds = 3}, math);
+  measurer.attention = [=, others = measurer.attention](Attention attention, Gemm gemm,
+                                                        const MeasureOptions& options) {
+    if (attention != Attention::kTiles) return others(attention, gemm, options);
+    return Candidate{"attention.tiles", tiles.seconds, 1 / tiles.seconds, tiles.error, true};
+  };
+  measurer.check_attention = [](Attention attention, Precision precision) {
+    const bool has = attention != Attention::kTiles || precision == Precision::kBFloat16;
+    return has ? Status() : base::unsupported("no tiles");
+  };
+  return measurer;
+}
+
+TEST(Measure, TilesAreOfferedWhereThePrecisionHasThem) {
+  const Measurer measurer = with_tiles({.seconds = 1}, {.seconds = 2});
+  const auto bf16 = chosen({.precision = Precision::kBFloat16}, measurer);
+  ASSERT_TRUE(bf16.ok());
+  EXPECT_EQ(bf16->attention, Attention::kTiles);
+  EXPECT_THAT(bf16->why, testing::HasSubstr("attention.tiles (100 % faster than attention.math)"));
+  const auto float32 = chosen({}, measurer);
+  ASSERT_TRUE(float32.ok());
+  EXPECT_EQ(float32->attention, Attention::kMath);
+  const auto without = chosen({.precision = Precision::kBFloat16}, made_up({}, {}));
+  EXPECT_NE(without->attention, Attention::kTiles);
+  const auto asked = chosen({.attention = Attention::kTiles}, measurer);
+  EXPECT_EQ(asked.status().code(), Code::kUnsupported);
+}
+
+TEST(Measure, TilesThatAreSlowerOrOffByMoreThanTheirRoundingsLose) {
+  const auto choose = [](Figures tiles) {
+    return chosen({.precision = Precision::kBFloat16}, with_tiles(tiles, {.seconds = 2}))
+        .or_throw();
+  };
+  EXPECT_EQ(choose({.seconds = 2.1}).attention, Attention::kMath);
+  const double allowed = allowed_error(Precision::kBFloat16, roundings_of_tiles({}));
+  EXPECT_EQ(choose({.seconds = 1, .error = 0.99 * allowed}).attention, Attention::kTiles);
+  EXPECT_EQ(choose({.seconds = 1, .error = 1.01 * allowed}).attention, Attention::kMath);
+  EXPECT_LT(allowed, allowed_error(Precision::kBFloat16, roundings_of_attention({})));
+}
+
+TEST(Measure, TheRealTilesAreWithinTheirRoundings) {
+  const Measurer measurer = real_measurer();
+  if (!measurer.check_attention(Attention::kTiles, Precision::kBFloat16).ok()) GTEST_SKIP();
+  for (const Shapes& shapes : {Shapes{2, 64, 128, 2}, Shapes{1, 600, 64, 1}, Shapes{4, 33, 6, 2}}) {
+    const auto choice = chosen(
+        {.shapes = shapes, .precision = Precision::kBFloat16, .attention = Attention::kTiles},
+        measurer);
+    ASSERT_TRUE(choice.ok()) << choice.status().message();
+    EXPECT_GT(choice->attention_error, 0);
+  }
+}
+
 TEST(Measure, Float64StaysWithTheBlas) {
   const auto choice =
       chosen({.precision = Precision::kFloat64}, made_up({.seconds = 2}, {.seconds = 1}));

@@ -130,6 +130,6 @@ double error_of_small_products(Gemm gemm) {
   return UpProjection(kSmallShapes, at::kFloat).error();
 }
 
-Measurer real_measurer() { return {measure_gemm, measure_attention}; }
+Measurer real_measurer() { return {measure_gemm, measure_attention, check_attention}; }
 
 }  // namespace hanji::compute

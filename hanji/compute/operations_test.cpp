@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 
-#include "hanji/base/simd.h"
 #include "hanji/base/status.h"
 #include "hanji/compute/attention.h"
 #include "hanji/compute/convolution.h"
@@ -16,44 +15,11 @@
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
+#include "hanji/compute/test_operations.h"
 #include "hanji/compute/whole_vectors.h"
 
 namespace hanji::compute {
 namespace {
-
-using Inputs = std::vector<at::Tensor>;
-using Operation = std::function<at::Tensor(const Inputs&)>;
-
-/// Values without a pattern that helps rounding, the same everywhere.
-at::Tensor values(at::IntArrayRef sizes, at::ScalarType type, double step) {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  return at::sin(at::arange(count, at::kDouble).add(1).mul(step)).mul(2).view(sizes).to(type);
-}
-
-Inputs inputs(const std::vector<std::vector<int64_t>>& sizes, at::ScalarType type) {
-  Inputs all;
-  double step = 0.7;
-  for (const auto& size : sizes) all.push_back(values(size, type, step += 0.61));
-  return all;
-}
-
-/// The output, then the gradient of each input for an output gradient without a pattern.
-Inputs run(const Operation& operation, const Inputs& all) {
-  Inputs leaves;
-  for (const auto& x : all) leaves.push_back(x.clone().set_requires_grad(true));
-  auto out = operation(leaves);
-  Inputs results{out.detach().clone()};
-  out.backward(values(out.sizes(), at::kFloat, 0.37).to(out.scalar_type()));
-  for (const auto& x : leaves) results.push_back(x.grad());
-  return results;
-}
-
-double distance(const at::Tensor& actual, const at::Tensor& expected) {
-  const auto exact = expected.to(at::kDouble);
-  return ((actual.to(at::kDouble) - exact).abs().max() / exact.abs().max().clamp_min(1e-30))
-      .item<double>();
-}
 
 struct Case {
   std::string name;
@@ -62,24 +28,6 @@ struct Case {
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-Weight weight(const at::Tensor& value) { return {value, {}}; }
-
-at::Tensor plain_attention(const Inputs& x, int64_t heads, int64_t kv_heads) {
-  const int64_t length = x[0].size(1), size = x[0].size(2) / (heads + 2 * kv_heads);
-  const int64_t width = heads * size;
-  auto parts = (x[0] + x[1]).split_with_sizes({width, kv_heads * size, kv_heads * size}, 2);
-  for (auto& part : parts) part = part.unflatten(2, {-1, size}).transpose(1, 2);
-  for (size_t i : {1, 2}) parts[i] = parts[i].repeat_interleave(heads / kv_heads, 1);
-  auto above = at::ones({length, length}, at::kBool).triu(1);
-  auto scores = at::matmul(parts[0], parts[1].transpose(2, 3)) / std::sqrt(double(size));
-  auto mixed = at::matmul(scores.masked_fill(above, -INFINITY).softmax(-1), parts[2]);
-  return mixed.transpose(1, 2).reshape({-1, length, width});
-}
-
-struct AttentionSizes {
-  int64_t batch, length, heads, size, kv_heads;
-};
 
 Case attention_case(AttentionSizes s) {
   const int64_t row = (s.heads + 2 * s.kv_heads) * s.size;
@@ -145,18 +93,6 @@ Case linear_case() {
           {{3, 5, 33}, {17, 33}},
           [](const Inputs& x) { return linear(x[0], weight(x[1])); },
           [](const Inputs& x) { return at::linear(x[0], x[1]); }};
-}
-
-/// Runs `body` with every level of vector instructions that this process may use.
-void at_every_level(const std::function<void()>& body) {
-  const base::Simd most = base::usable_simd().or_throw();
-  for (const base::Simd level : base::kSimdLevels) {
-    if (level > most) continue;
-    SCOPED_TRACE(base::name_of(level));
-    base::throw_if_error(base::use_simd(level));
-    body();
-  }
-  base::throw_if_error(base::use_simd(most));
 }
 
 class Parity : public testing::TestWithParam<Case> {
@@ -243,22 +179,40 @@ TEST(Simd, KernelsAreThoseOfTheLevelInUse) {
   EXPECT_TRUE(at::equal(results.back(), c.ours(all)));
 }
 
+/// hanji's kernels, each with a dtype that it has here.
+std::vector<std::pair<Attention, at::ScalarType>> own_kernels() {
+  std::vector<std::pair<Attention, at::ScalarType>> all = {{Attention::kMath, at::kFloat}};
+  if (has_tiles()) all.emplace_back(Attention::kTiles, at::kBFloat16);
+  return all;
+}
+
 TEST(Attention, RowsDoNotDependOnTheRestOfTheBatch) {
-  const auto all = inputs({{4, 70, 96}, {96}}, at::kFloat);
-  auto attend = [&](const at::Tensor& qkv) {
-    return causal_attention(qkv, weight(all[1]), {2, Attention::kMath, 0, {}});
-  };
-  EXPECT_TRUE(at::equal(attend(all[0]).narrow(0, 2, 1), attend(all[0].narrow(0, 2, 1))));
+  for (const auto& [attention, type] : own_kernels()) {
+    const auto all = inputs({{4, 70, 96}, {96}}, at::kFloat);
+    auto attend = [&, attention = attention, type = type](const at::Tensor& qkv) {
+      const Inputs found = run(
+          [&](const Inputs& x) {
+            return causal_attention(x[0], weight(all[1]), {2, attention, 0, {}});
+          },
+          {qkv.to(type)});
+      return at::cat(found, 2);
+    };
+    EXPECT_TRUE(at::equal(attend(all[0]).narrow(0, 0, 1), attend(all[0].narrow(0, 0, 1))));
+    EXPECT_TRUE(at::equal(attend(all[0]).narrow(0, 2, 1).narrow(2, 0, 32),
+                          attend(all[0].narrow(0, 2, 1)).narrow(2, 0, 32)));
+  }
 }
 
 TEST(Attention, DoesNotSeeTheFuture) {
-  const auto all = inputs({{1, 40, 48}, {48}}, at::kFloat);
-  auto changed = all[0].clone();
-  changed.narrow(1, 25, 15).fill_(9);
-  auto attend = [&](const at::Tensor& qkv) {
-    return causal_attention(qkv, weight(all[1]), {2, Attention::kMath, 0, {}}).narrow(1, 0, 25);
-  };
-  EXPECT_TRUE(at::equal(attend(all[0]), attend(changed)));
+  for (const auto& [attention, type] : own_kernels()) {
+    const auto all = inputs({{1, 40, 48}, {48}}, at::kFloat);
+    auto changed = all[0].clone();
+    changed.narrow(1, 25, 15).fill_(9);
+    auto attend = [&, attention = attention, type = type](const at::Tensor& qkv) {
+      return causal_attention(qkv.to(type), weight(all[1]), {2, attention, 0, {}}).narrow(1, 0, 25);
+    };
+    EXPECT_TRUE(at::equal(attend(all[0]), attend(changed)));
+  }
 }
 
 TEST(Attention, BothPathsAgree) {

@@ -144,11 +144,21 @@ void check_gpus(const Config& c, Found& found) {
                      "compute.gemm = onednn multiplies on CPUs, but compute.device is cuda",
                      "set compute.gemm = \"auto\""});
   }
-  if (c.compute.attention == Attention::kMath) {
+  if (c.compute.attention == Attention::kMath || c.compute.attention == Attention::kTiles) {
     found.push_back({{"compute.attention", "compute.device"},
-                     "compute.attention = math is a kernel for CPUs, but compute.device is cuda",
+                     fmt::format("compute.attention = {} is a kernel for CPUs, but compute.device "
+                                 "is cuda",
+                                 name_of(c.compute.attention)),
                      "set compute.attention = \"auto\""});
   }
+}
+
+void check_tiles(const Config& c, Found& found) {
+  if (c.compute.attention != Attention::kTiles || c.compute.dtype == Precision::kBFloat16) return;
+  found.push_back({{"compute.attention", "compute.dtype"},
+                   fmt::format("compute.attention = tiles multiplies bf16, but compute.dtype = {}",
+                               name_of(c.compute.dtype)),
+                   "set compute.dtype = \"bf16\", or compute.attention = \"auto\""});
 }
 
 void check_device(const Config& c, Found& found) {
@@ -281,6 +291,7 @@ std::vector<Contradiction> find_contradictions(const Config& config,
   check_bits(config, found);
   check_cuts(config, found);
   check_device(config, found);
+  check_tiles(config, found);
   check_mesh(config, cut_axes, found);
   check_parallel(config, found);
   check_offload(config, found);

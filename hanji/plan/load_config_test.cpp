@@ -257,6 +257,17 @@ TEST(NcclVariables, WhatTheEnvironmentSaysOtherwiseIsTold) {
   EXPECT_THAT(lines[0], HasSubstr("NCCL_ALGO is \"Tree\" in the environment and \"Ring\""));
 }
 
+TEST(LoadConfig, TilesOfAnotherDtypeThanBf16AreRefused) {
+  const std::string tiles = "[compute]\nattention = \"tiles\"\n";
+  EXPECT_THAT(mistakes_in(parse_config(tiles + "dtype = \"bf16\"\n", "run.toml")),
+              testing::IsEmpty());
+  for (const std::string dtype : {"float32", "float64"}) {
+    EXPECT_THAT(
+        mistakes_in(parse_config(tiles + "dtype = \"" + dtype + "\"\n", "run.toml")),
+        testing::ElementsAre(HasSubstr("tiles multiplies bf16, but compute.dtype = " + dtype)));
+  }
+}
+
 TEST(LoadConfig, WhatADeviceCannotDoIsRefused) {
   const auto said = [](const std::string& text) {
     const auto messages = mistakes_in(parse_config(text, "run.toml"));
@@ -268,6 +279,8 @@ TEST(LoadConfig, WhatADeviceCannotDoIsRefused) {
   EXPECT_EQ(said(cuda), "{}");
   EXPECT_THAT(said(cuda + "gemm = \"onednn\"\n"), HasSubstr("multiplies on CPUs"));
   EXPECT_THAT(said(cuda + "attention = \"math\"\n"), HasSubstr("is a kernel for CPUs"));
+  EXPECT_THAT(said(cuda + "attention = \"tiles\"\ndtype = \"bf16\"\n"),
+              HasSubstr("is a kernel for CPUs"));
   EXPECT_THAT(said(cuda + "[comm]\nengine = \"shm\"\n"), HasSubstr("moves tensors of CPUs"));
   EXPECT_THAT(said(cuda + "[train]\nbits = \"stable\"\n"),
               HasSubstr("carries out for tensors of compute.device"));

@@ -219,13 +219,18 @@ HeldState held_state(const Plan& plan, int64_t micro_batch, const ModelFacts& mo
           served.shares.range_of(part.data_coordinate).size() * element};
 }
 
-/// Of hanji's blocked kernel, for the vectors of the plan's kernels or else of this processor.
+/// Of hanji's blocked kernels; that of vectors for those of the plan's kernels or else of this processor.
 int64_t attention_scratch(const Plan& plan, const ModelFacts& model) {
   const auto layer = std::ranges::find_if(
       model.layers, [](const LayerFacts& one) { return one.in_attention.has_value(); });
   const bool on_cpu = plan.config.compute.device == Device::kCpu;
-  if (layer == model.layers.end() || plan.kernels.attention != Attention::kMath || !on_cpu) {
+  if (layer == model.layers.end() || plan.kernels.attention == Attention::kFlash || !on_cpu) {
     return 0;
+  }
+  if (plan.kernels.attention == Attention::kTiles) {
+    const AttentionFacts& tiled = *layer->attention;
+    return static_cast<int64_t>(sizeof(float)) *
+           base::TileAttentionExtent::of(tiled.rows, tiled.width).backward_elements();
   }
   const Result<base::Simd> usable = base::usable_simd();
   const base::Simd simd = plan.kernels.simd.value_or(usable.ok() ? *usable : base::Simd::kBaseline);

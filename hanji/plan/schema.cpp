@@ -227,8 +227,8 @@ std::vector<Key> machine_keys() {
                        "Library of fp32 matmuls on CPUs. auto: the faster one, measured "
                        "once per machine.")),
       choice(HANJI_KEY(compute.attention,
-                       "Kernel of attention. auto: the faster one, measured once per "
-                       "machine.")),
+                       "Kernel of attention: libtorch's flash, hanji's math, or hanji's by bf16 "
+                       "tiles. auto: the fastest, measured once per machine.")),
       choice(HANJI_KEY(compute.dtype,
                        "Of activations and matmuls. With bf16, parameters, sums over ranks "
                        "and optimizer are float32."),

@@ -13,6 +13,7 @@
 #include "hanji/base/units.h"
 #include "hanji/checkpoint/folder.h"
 #include "hanji/checkpoint/load.h"
+#include "hanji/compute/attention.h"
 #include "hanji/compute/measure.h"
 #include "hanji/data/samples.h"
 #include "hanji/plan/model_family.h"
@@ -64,12 +65,14 @@ Result<SavedRun> from_plan(const fs::path& out) {
                   out.string(), plan.status().message()));
 }
 
-/// Kernels of other vector instructions, and products of another tolerance, round differently, so a run goes on
-/// with its own.
+/// Other kernels, those of other vector instructions, and products of another tolerance round differently, so a run
+/// goes on with its own.
 Status check_kernels(const SavedRun& saved) {
   const base::KernelChoice& kernels = saved.plan.kernels;
-  const Status simd = kernels.simd ? base::check_simd(*kernels.simd) : Status();
-  return (simd.ok() ? compute::check_products(kernels) : simd).at("the saved run's kernels");
+  Status status = kernels.simd ? base::check_simd(*kernels.simd) : Status();
+  if (status.ok()) status = compute::check_attention(kernels.attention, kernels.precision);
+  if (status.ok()) status = compute::check_products(kernels);
+  return status.at("the saved run's kernels");
 }
 
 /// The ranks' rates and times decide how they exchange, and what is predicted, never what is

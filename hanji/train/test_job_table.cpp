@@ -8,6 +8,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/base/units.h"
+#include "hanji/compute/attention.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/test_plan.h"
@@ -257,12 +258,18 @@ plan::ModelFacts counted(const plan::Config& config, const Row& row) {
   return found->second;
 }
 
+/// Jobs of bf16 attend by tiles where this processor has them, all others by vectors.
+plan::Attention attention_of(plan::Precision dtype) {
+  const bool by_tiles = compute::check_attention(plan::Attention::kTiles, dtype).ok();
+  return by_tiles ? plan::Attention::kTiles : plan::Attention::kMath;
+}
+
 Result<plan::Plan> plan_of(const Row& row, bool as_ranks) {
   HANJI_ASSIGN_OR_RETURN(const plan::Config config, config_of(row, as_ranks));
   plan::PlanInputs inputs = plan::test_plan::two_cores();
   inputs.config = config;
   inputs.data = dataset_of(row).facts();
-  inputs.kernels = {plan::Gemm::kMkl, plan::Attention::kMath, config.compute.dtype};
+  inputs.kernels = {plan::Gemm::kMkl, attention_of(config.compute.dtype), config.compute.dtype};
   if (as_ranks && row[kHosts] > 0) inputs.ranks_per_host = hosts_of(row);
   if (plan::needs_counting(config)) inputs.model = counted(config, row);
   return plan::make_plan(inputs);

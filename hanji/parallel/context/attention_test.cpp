@@ -129,12 +129,20 @@ TEST(UlyssesAttention, DropsTheWeightsOfOneRank) {
 
 /// A head is computed by one rank as one process does.
 TEST(UlyssesAttention, HasTheBitsOfOneRankInFloat32AndBFloat16) {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+  using compute::Attention;
+  const bool has_tiles =
+      compute::check_attention(Attention::kTiles, base::Precision::kBFloat16).ok();
+  for (const auto& [dtype, attention] : {std::pair{at::kFloat, Attention::kMath},
+                                         {at::kBFloat16, Attention::kMath},
+                                         {at::kBFloat16, Attention::kTiles}}) {
+    if (attention == Attention::kTiles && !has_tiles) continue;
     const ContextCase of{3, ContextWay::kUlysses, 37, 5, 5};
+    AttentionOptions options = options_of(of);
+    options.attention = attention;
     const auto attended = [&](const Places& places) {
       const Values values = values_of(of, dtype);
       return causal_attention(own_tokens(values.qkv, 1, places),
-                              {values.bias.detach().to(at::kFloat), {}}, options_of(of), places)
+                              {values.bias.detach().to(at::kFloat), {}}, options, places)
           .detach();
     };
     const at::Tensor expected = attended({.length = of.length});
