@@ -387,6 +387,20 @@ def judge_axial(rows):
     return bars
 
 
+def render_attention(rows):
+    names = {"math": "hanji, vectors of float32", "tiles": "hanji, bf16 tiles", "pytorch": "PyTorch, flash"}
+    return grid(["samples x tokens x heads x width", "kernel", "GF/s", "a plain bf16 product", "error",
+                 "its time over that of hanji's last"],
+                [[f"{row['samples']} x {row['tokens']} x {row['heads']} x {row['width']}", names[row["kernel"]],
+                  f"{row['flops_per_second'] / 1e9:.0f}", f"{row['products_flops_per_second'] / 1e9:.0f} GF/s",
+                  f"{row['error']:.1e}", "1" if row["kernel"] == row["over"] else interval_text(row, 2)] for row in rows])
+
+
+def judge_attention(rows):
+    return [bar(f"time of {row['kernel']} over {row['over']}, {row['tokens']} tokens,", row["ratio_median"], 1.0)
+            for row in rows if row["kernel"] != row["over"]]
+
+
 def render_linear(rows):
     return grid(["rows x inputs x outputs", "the fastest by price moves the", "it takes", "the other way moves the",
                  "predicted to take longer by", "time of the other way over it"],
@@ -602,6 +616,7 @@ are built.
 | how near predicted times of collectives are | `./dev bench prediction` |
 | what a parameter server moves, holds and takes, beside an all-reduce | `./dev bench server` |
 | what it costs that ranks compare their calls | `./dev bench check_cost` |
+| causal attention in bf16 against PyTorch's, and a plain product | `./dev bench attention` |
 | what moves fastest where ranks share one linear layer | `./dev bench linear` |
 | what prepared calls save over the plain functions | `./dev bench prepared_calls` |
 | sharding against our DDP and PyTorch's `fully_shard`; loss scaling, hooks, recomputation | `./dev bench fsdp` |
@@ -659,6 +674,12 @@ TABLES = [
           "are equal. \"highest\" and \"medium\" are as above; the last column is that of the rank with most matmuls. Below,\n"
           "1F1B and zero-bubble beside the simulator, given the mean times of the run's own computations.",
           [["pipeline", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 400, render_pipeline, judge_pipeline),
+    Table("attention", "Causal attention in bf16",
+          "Forward and backward on one thread, on the output of the projection. Rates count 7 products over the lower\n"
+          "triangle. hanji's kernels of vectors compute bf16 in float32, those of tiles multiply bf16. PyTorch's is\n"
+          "`scaled_dot_product_attention` on views. Beside them a bf16 `mm` of the same layer, its up-projection. An error is\n"
+          "that of output or gradient against float64, over the largest entry.",
+          [["attention"]], 40, render_attention, judge_attention),
     Table("linear", "What moves where ranks share a linear layer",
           "Forward and backward of one layer of float32 on 2 ranks of one thread, whose ends lie as each way leaves them. The\n"
           "first way is what `hanji explain tp` puts first, by costs fitted in the same minute; the others are timed against\n"
