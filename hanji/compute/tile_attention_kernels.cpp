@@ -191,7 +191,7 @@ HWY_INLINE void emit_mixed(const Head<BFloat16>& h, const TileForward& w, int64_
     inverse.v[v] = hn::Div(hn::Set(d, 1.0F), seen.sum.v[v]);
   }
   store_softmax(seen.top, inverse, count, softmax + 2 * first);
-  transpose_words(words_of(w.mixed), w.e.size, kQueries,
+  transpose_words(as_words(w.mixed), w.e.size, kQueries,
                   [&](int64_t row, int64_t column, WordVector v) HWY_ATTR {
                     hn::Store(hn::BitCast(d, v), d, w.mixed_rows + row * w.e.size + column);
                   });
@@ -330,7 +330,7 @@ HWY_INLINE void slope(const TileBackward& w, int64_t key, int64_t rows, int64_t 
 HWY_INLINE void emit_g_queries(const Head<BFloat16>& h, const AttentionBackward<BFloat16>& a,
                                const TileBackward& w, int64_t first) {
   const Floats d;
-  transpose_words(words_of(w.g_queries), w.e.size, kQueries,
+  transpose_words(as_words(w.g_queries), w.e.size, kQueries,
                   [&](int64_t row, int64_t column, WordVector v) HWY_ATTR {
                     hn::Store(hn::BitCast(d, v), d, w.g_query_rows + row * w.e.size + column);
                   });

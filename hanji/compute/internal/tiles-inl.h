@@ -89,7 +89,7 @@ HWY_INLINE void transpose_words(const uint32_t* in, int64_t rows, int64_t words,
 }
 #endif
 
-HWY_INLINE const uint32_t* words_of(const void* p) { return static_cast<const uint32_t*>(p); }
+HWY_INLINE const uint32_t* as_words(const void* p) { return static_cast<const uint32_t*>(p); }
 
 HWY_INLINE void store_halves(WordVector v, BFloat16* p) {
   const Halves halves;
@@ -161,7 +161,7 @@ HWY_INLINE void round_rows(const Head<BFloat16>& h, const BFloat16* in, int64_t 
 /// Plain rows of kQueries tokens to pairs of their features.
 HWY_INLINE void pair_features(const BFloat16* in, int64_t size, uint32_t* out) {
   const Words d;
-  transpose_words(words_of(in), kQueries, size / 2,
+  transpose_words(as_words(in), kQueries, size / 2,
                   [&](int64_t row, int64_t column, WordVector v)
                       HWY_ATTR { hn::Store(v, d, out + row * kQueries + column); });
 }
@@ -184,7 +184,7 @@ HWY_INLINE void pair_tokens(const BFloat16* in, int64_t size, uint32_t* out) {
 HWY_INLINE void transpose_tokens(const TileExtent& e, const BFloat16* in, BFloat16* out) {
   for (int64_t first = 0; first < e.rows; first += e.keys) {
     BFloat16* const to = out + first * e.size;
-    transpose_words(words_of(in + first * e.size), std::min(e.keys, e.rows - first), e.size / 2,
+    transpose_words(as_words(in + first * e.size), std::min(e.keys, e.rows - first), e.size / 2,
                     [&](int64_t row, int64_t column, WordVector v) HWY_ATTR {
                       store_halves(v, to + 2 * row * e.keys + column);
                       store_halves(hn::ShiftRight<16>(v), to + (2 * row + 1) * e.keys + column);

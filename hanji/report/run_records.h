@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/plan/plan.h"
+#include "hanji/report/step_account.h"
+
+namespace hanji::report {
+
+/// The steps of one rank, in ascending order; those that a resumed run has done again only once.
+struct RankSteps {
+  int rank = 0;
+  std::vector<StepAccount> accounts;
+};
+
+/// What the folder of a run says of it.
+struct RunRecords {
+  std::filesystem::path folder;
+  plan::Plan plan;
+  std::vector<RankSteps>
+      ranks;  ///< Those whose files lie here, ascending; ranks of other hosts keep theirs there.
+  std::string summary;  ///< summary.json; empty: the run has not ended.
+};
+
+/// Reads plan.json, summary.json and the accounts of `folder`. A line that a killed rank has left open is dropped.
+/// Errors  not_found without a plan; corrupt, naming file and line.
+Result<RunRecords> read_run(const std::filesystem::path& folder);
+
+}  // namespace hanji::report

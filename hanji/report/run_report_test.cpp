@@ -1,0 +1,68 @@
+#include "hanji/report/run_report.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/base/json.h"
+#include "hanji/base/text.h"
+#include "hanji/report/test_run.h"
+
+namespace hanji::report {
+namespace {
+
+using test_run::make;
+using test_run::Own;
+using testing::HasSubstr;
+
+RunRecords slow_third(int ranks) {
+  return make({.ranks = ranks,
+               .own = [](int rank, int64_t) { return Own{.compute = rank == 3 ? 0.13 : 0.1}; }});
+}
+
+TEST(RunReport, FitsFortyLinesOfEightyColumns) {
+  for (const int ranks : {4, 8, 16}) {
+    const std::string text = run_report(slow_third(ranks));
+    const auto lines = base::split(text, '\n');
+    EXPECT_LE(lines.size(), 41u) << text;
+    for (const std::string_view line : lines) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST(RunReport, SaysTheVerdictAndTheSecondsByRankAxisAndCall) {
+  const std::string text = run_report(slow_third(4));
+  EXPECT_THAT(text, HasSubstr("verdict      rank 3 (dp=3) computes longest"));
+  EXPECT_THAT(text, HasSubstr("wait for it in"));
+  EXPECT_THAT(text, testing::ContainsRegex("rank +step +compute +samples +bytes +waits +CPU"));
+  EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.00 MiB +200 us +2"));
+  EXPECT_THAT(text, testing::ContainsRegex("all_reduce +2 +1.00 MiB +.* ms +for rank 3, 2"));
+}
+
+TEST(RunReport, OfManyRanksTheSlowOneIsShown) {
+  EXPECT_THAT(run_report(slow_third(16)), testing::ContainsRegex("\n +3 +13. ms +13"));
+  EXPECT_THAT(run_report(slow_third(16)), HasSubstr("and 8 ranks more"));
+}
+
+TEST(RunReport, WhatIsUnknownIsNotZero) {
+  RunRecords run = slow_third(4);
+  for (RankSteps& rank : run.ranks) {
+    for (StepAccount& one : rank.accounts) {
+      one.skew = one.exposed_transfer = one.transfer = std::nullopt;
+      one.axes = {{"data", 2, 1 << 20}};
+    }
+  }
+  const std::string text = run_report(run);
+  EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.00 MiB +unknown +unknown"));
+  EXPECT_THAT(text, HasSubstr("verdict      not measured"));
+}
+
+TEST(RunReport, JsonHasTheSameInSeconds) {
+  const auto json = base::parse_json(run_report_json(slow_third(4)));
+  ASSERT_TRUE(json.ok()) << json.status().to_string();
+  EXPECT_EQ((*json)["format"], kReportFormat);
+  EXPECT_EQ((*json)["verdict"]["cause"], "slow_rank");
+  EXPECT_EQ((*json)["verdict"]["rank"], 3);
+  EXPECT_EQ((*json)["by_rank"].size(), 4u);
+  EXPECT_EQ((*json)["by_axis"][0]["axis"], "data");
+}
+
+}  // namespace
+}  // namespace hanji::report
