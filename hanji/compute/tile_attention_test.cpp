@@ -93,12 +93,17 @@ TEST(TileAttention, IsOffByItsRoundingsFromFloat64) {
   }
 }
 
+/// From 0 to 7, others in each row and column.
+at::Tensor whole_numbers(int64_t rows, int64_t columns) {
+  return (at::arange(rows).mul(3).unsqueeze(1) + at::arange(columns).mul(7)).remainder(8);
+}
+
 /// Weights of 1 and whole numbers leave only the result to round: a wrong mask, pair or tile shows.
 TEST(TileAttention, OfEqualScoresIsTheMeanSoFar) {
   if (!has_tiles()) GTEST_SKIP() << "this processor multiplies no tiles";
   for (const int64_t length : {1, 7, 64, 100, 256, 300}) {
     for (const int64_t size : {5, 64}) {
-      const auto of_values = at::arange(length * size).mul(7).remainder(8).view({1, length, size});
+      const at::Tensor of_values = whole_numbers(length, size).unsqueeze(0);
       const auto zeros = at::zeros({1, length, 2 * size}, at::kLong);
       const auto qkv = at::cat({zeros, of_values}, 2).to(at::kBFloat16);
       const auto found =
@@ -111,6 +116,25 @@ TEST(TileAttention, OfEqualScoresIsTheMeanSoFar) {
                 0)
           << length << " x " << size;
     }
+  }
+}
+
+/// Whatever was added up before the largest score is scaled to it. A weight and the result round.
+TEST(TileAttention, OfOneLargeScoreIsNearItsValueWhereverItIs) {
+  if (!has_tiles()) GTEST_SKIP() << "this processor multiplies no tiles";
+  constexpr int64_t kLength = 600, kSize = 64;
+  const at::Tensor of_values = whole_numbers(kLength, kSize);
+  for (const int64_t large : {10, 255, 256, 290, 599}) {
+    auto qkv = at::zeros({kLength, 3 * kSize}, at::kDouble);
+    qkv.narrow(1, 0, 1).fill_(8);             // of queries, times 6 over the root of 64
+    qkv[large].narrow(0, kSize, 1).fill_(6);  // of keys
+    qkv.narrow(1, 2 * kSize, kSize).copy_(of_values);
+    const Inputs all = {qkv.unsqueeze(0), at::zeros({3 * kSize}, at::kDouble)};
+    const auto found = causal_attention(all[0].to(at::kBFloat16), weight(all[1].to(at::kFloat)),
+                                        {1, Attention::kTiles, 0, {}});
+    EXPECT_LT((found - plain_attention(all, 1, 1)).abs().max().item<double>(),
+              2 * 7 * std::ldexp(1.0, -8))
+        << large;
   }
 }
 
