@@ -64,6 +64,27 @@ class Train(CommandTest):
         names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
         self.assertIn("waiting for rank 1", names)
 
+    def test_a_report_names_the_rank_that_the_others_wait_for(self):
+        done = self.train("run", "--ranks", 2, "--steps", 25, "--set", "train.split=[1, 7]",
+                          "--set", "train.global_batch=64", "--set", "train.micro_batch=1")
+        self.assertIn(f"more: hanji report {self.folder / 'run'}", done.stdout)
+        report = json.loads(self.hanji("report", self.folder / "run", "--json").stdout)
+        for rank in report["by_rank"]:
+            parts = sum(rank[name] for name in ("compute", "data", "exposed_transfer", "skew"))
+            self.assertAlmostEqual(parts, rank["seconds"], delta=0.01 * rank["seconds"])
+        # Where others use the CPUs, what they take of a rank is the larger cause.
+        self.assertIn(report["verdict"]["cause"], ("slow_rank", "stolen_time", "nothing"))
+        if report["verdict"]["cause"] == "slow_rank":
+            self.assertEqual((report["verdict"]["rank"], report["verdict"]["where"]), (1, "all_reduce"))
+            self.assertIn("with 56 samples of a step where others have 8", report["verdict"]["sentence"])
+        waits = [rank["skew"] for rank in report["by_rank"]]
+        self.assertGreater(waits[0], waits[1])
+        self.assertLess(max(len(line) for line in self.hanji("report", self.folder / "run").stdout.splitlines()), 81)
+
+    def test_a_report_of_no_run_is_refused(self):
+        refused = self.hanji("report", self.folder, expect=2)
+        self.assertIn("no plan.json lies here; name the folder of a run", refused.stderr)
+
     def test_a_stage_that_waits_for_a_message_waits_for_its_rank(self):
         self.train("run", "--mesh", "pp=2", "--steps", 10, "--set", "pipeline.schedule=naive",
                    "--set", "pipeline.micro_batches=1")

@@ -13,6 +13,7 @@ void add_ckpt(Verb command);
 void add_data(Verb command);
 void add_generate(Verb command);
 void add_run(Verb command);
+void add_report(Verb command);
 void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);

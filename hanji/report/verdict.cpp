@@ -258,7 +258,8 @@ Verdict slow(const RunRecords& run, const std::vector<Line>& lines, Verdict verd
     least = std::min(least, share.samples.size());
   verdict.sentence = fmt::format(
       "{} computes longest{}{}; {}", of_mesh(run, verdict.rank),
-      own > least ? fmt::format(", with {} samples of a step where others have {}", own, least)
+      own > least ? fmt::format(", with {} of a step where others have {}",
+                                base::counted(own, "sample"), least)
                   : "",
       verdict.where.empty() ? "" : fmt::format(": the others wait for it in {}", verdict.where),
       saves(verdict));

@@ -14,13 +14,14 @@
 #include "hanji/base/file.h"
 
 namespace hanji::topology {
-namespace {
 
-double own_seconds() {
+double own_cpu_seconds() {
   struct timespec now {};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
+
+namespace {
 
 /// Adds what a line of /proc/stat counts to `times`; false for a line that is not as it should be.
 bool add_line(const std::string& line, CpuTimes& times) {
@@ -44,7 +45,7 @@ Result<CpuTimes> read_lines(const std::filesystem::path& root,
                             const std::function<bool(std::string_view name)>& counts) {
   const auto path = root / "proc/stat";
   HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 4 << 20));
-  CpuTimes times{.busy = 0, .total = 0, .own = own_seconds()};
+  CpuTimes times{.busy = 0, .total = 0, .own = own_cpu_seconds()};
   std::istringstream lines(text);
   int found = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -15,6 +15,9 @@ struct CpuTimes {
   double own = 0;    ///< Of all threads of this process.
 };
 
+/// CpuTimes::own alone, without a file.
+double own_cpu_seconds();
+
 /// Reads `root`/proc/stat, which counts in hundredths of a second, and this process's clock.
 /// Errors  those of read_file(); corrupt for a file without the sums of all CPUs.
 Result<CpuTimes> read_cpu_times(const std::filesystem::path& root = "/");

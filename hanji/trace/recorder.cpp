@@ -236,11 +236,17 @@ std::string Recorder::open_spans() const {
 }
 
 void Recorder::for_each(const std::function<void(const Event&)>& visit) const {
+  for_each_since(0, visit);
+}
+
+uint64_t Recorder::for_each_since(uint64_t ticket,
+                                  const std::function<void(const Event&)>& visit) const {
   const uint64_t next = header_->next.load(memory_order_acquire);
-  const uint64_t count = std::min<uint64_t>(next, num_events_);
-  for (uint64_t ticket = next - count; ticket != next; ++ticket) {
+  const uint64_t oldest = next - std::min<uint64_t>(next, num_events_);
+  for (ticket = std::max(ticket, oldest); ticket < next; ++ticket) {
     if (const auto event = load_whole(record(ticket), ticket)) visit(*event);
   }
+  return next;
 }
 
 std::vector<Event> Recorder::events() const {

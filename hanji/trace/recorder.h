@@ -64,6 +64,9 @@ class Recorder {
   /// What is in the ring, in the order of add().
   std::vector<Event> events() const;
   void for_each(const std::function<void(const Event&)>& visit) const;
+  /// The same of what was added since a call that returned `ticket`; 0 begins with the oldest. The ticket to go on
+  /// with. Cost: what was added since.
+  uint64_t for_each_since(uint64_t ticket, const std::function<void(const Event&)>& visit) const;
   /// "(other)" for 0, "(unknown)" for an id that was never given.
   std::string name(NameId id) const;
   /// Events that were added but are no longer, or never came, in the ring.

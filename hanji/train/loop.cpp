@@ -19,6 +19,7 @@
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/shared_batches.h"
 #include "hanji/train/skip_reason.h"
+#include "hanji/train/step_accounts.h"
 
 namespace hanji::train {
 namespace {
@@ -77,6 +78,7 @@ class Loop {
       }
     }
     if (inputs_.log) inputs_.log->flush();
+    if (inputs_.accounts) inputs_.accounts->flush();
     outcome_.data_bytes = data_bytes() + cached_bytes();
     if (on_device_) outcome_.batch_bytes = 2 * on_device_->bytes_of_step();
     return std::move(outcome_);
@@ -201,6 +203,7 @@ class Loop {
     trace::Recorder* recorder = job_.group.recorder();
     const int64_t number = outcome_.steps_done;
     if (recorder) recorder->set_step(number);
+    if (inputs_.accounts) inputs_.accounts->begin();
     const int64_t start_ns = base::now_ns();
     const comm::Stats before = stats_of(job_);
     StepSeconds seconds;
@@ -244,6 +247,9 @@ class Loop {
     ++outcome_.steps_done;
     if (!result.updated) refuse_or_skip(result);
     outcome_.stop_signal = result.stop_signal;
+    const int64_t memory_bytes =
+        inputs_.memory.current_bytes() + static_cast<int64_t>(job_.group.heap().used_bytes());
+    if (inputs_.accounts) inputs_.accounts->end(outcome_.steps_done, seconds, memory_bytes);
     if (!inputs_.log) return;
     inputs_.log->step({.step = outcome_.steps_done,
                        .loss = result.loss,
@@ -253,8 +259,7 @@ class Loop {
                        .data_seconds = seconds.data,
                        .calls = seconds.calls,
                        .num_targets = result.num_targets,
-                       .memory_bytes = inputs_.memory.current_bytes() +
-                                       static_cast<int64_t>(job_.group.heap().used_bytes())});
+                       .memory_bytes = memory_bytes});
   }
 
   void refuse_or_skip(const StepResult& result) {

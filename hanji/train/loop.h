@@ -15,14 +15,17 @@
 
 namespace hanji::train {
 
+class StepAccounts;
+
 /// Inputs of the loop; all of them outlive it.
 struct LoopInputs {
   const plan::Plan& plan;
   const Dataset& dataset;
   PrivateMemory& memory;
   StopSignal& stop;
-  RunLog* log = nullptr;   ///< Rank 0 only.
-  int64_t first_step = 0;  ///< Steps of an earlier run.
+  RunLog* log = nullptr;             ///< Rank 0 only.
+  StepAccounts* accounts = nullptr;  ///< Of this rank; none: nothing is written of its steps.
+  int64_t first_step = 0;            ///< Steps of an earlier run.
   /// Called on every rank after step number `steps_done`, when a checkpoint is due.
   /// The saved state changes next after before_update.
   std::function<void(int64_t steps_done, double validation_loss)> save;

@@ -28,6 +28,7 @@
 #include "hanji/layers/model.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/rank_memory.h"
+#include "hanji/report/run_report.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/loop.h"
@@ -37,6 +38,7 @@
 #include "hanji/train/run_folder.h"
 #include "hanji/train/save_log.h"
 #include "hanji/train/state.h"
+#include "hanji/train/step_accounts.h"
 #include "hanji/train/summary.h"
 
 namespace hanji::train {
@@ -81,12 +83,15 @@ class RankRun {
       log_.emplace(RunLog::open(options_.out, plan_, first_step, options_.output).or_throw());
     }
     watch_saves(job, first_step);
+    StepAccounts accounts(job, plan_, options_.out, first_step,
+                          [&](const std::string& what) { warn(first_step, what); });
     LoopOutcome outcome = run_loop(
         job, {.plan = plan_,
               .dataset = dataset_,
               .memory = memory_,
               .stop = stop_,
               .log = log_ ? &*log_ : nullptr,
+              .accounts = &accounts,
               .first_step = first_step,
               .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); },
               .before_update =
@@ -253,6 +258,14 @@ class RankRun {
     return begun.item<int64_t>() == 1;
   }
 
+  /// In the log of the run, or in that of this rank alone.
+  void warn(int64_t step, const std::string& what) {
+    if (log_) return log_->warning(step, what);
+    if (options_.output.write) {
+      options_.output.write(fmt::format("step {}  warning: {}\n", step, what));
+    }
+  }
+
   /// The first rank warns, of all parts; a full disk is known before the first step.
   void watch_saves(const Job& job, int64_t first_step) {
     save_log_.emplace(
@@ -331,7 +344,10 @@ class RankRun {
   void write_summary(const Measurement& measurement) {
     const Summary summary = summarise(plan_, dataset_, measurement);
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
-    options_.output.write(base::wrap(summary.text, options_.output.columns, 2));
+    std::string text = summary.text;
+    const auto records = report::read_run(options_.out);
+    if (records.ok()) text += report::verdict_lines(*records);
+    options_.output.write(base::wrap(text, options_.output.columns, 2));
   }
 
   /// Of a step; -1: not told apart.
