@@ -7,6 +7,7 @@
 #include "hanji/compute/internal/gemm_switch.h"
 #include "hanji/compute/internal/switch_guard.h"
 #include "hanji/compute/measure.h"
+#include "hanji/compute/product.h"
 
 namespace hanji::compute {
 
@@ -17,11 +18,15 @@ void apply(const base::KernelChoice& choice, int threads) {
       check_attention(choice.attention, choice.precision).at("the plan's kernels"));
   at::set_num_threads(threads);
   at::globalContext().setFloat32MatmulPrecision(precision_of(choice.gemm));
+  use_weight_gradient(choice.weight_gradient);
 }
 
 AppliedForAWhile::AppliedForAWhile(const base::KernelChoice& choice, int threads)
-    : before_(std::make_unique<SwitchGuard>(choice.gemm, threads)) {}
+    : before_(std::make_unique<SwitchGuard>(choice.gemm, threads)),
+      gradient_before_(weight_gradient_in_use()) {
+  use_weight_gradient(choice.weight_gradient);
+}
 
-AppliedForAWhile::~AppliedForAWhile() = default;
+AppliedForAWhile::~AppliedForAWhile() { use_weight_gradient(gradient_before_); }
 
 }  // namespace hanji::compute

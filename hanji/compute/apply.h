@@ -7,10 +7,11 @@
 namespace hanji::compute {
 
 /// Sets what the whole process keeps: how libtorch multiplies float32 matrices, the number of
-/// threads of an operation, and the vector instructions of our own kernels. Only `hanji train` and
+/// threads of an operation, how the gradients of weights come of bf16, and the vector instructions of our own
+/// kernels. Only `hanji train` and
 /// `hanji verify` call it, once, from the plan.
-/// Errors  throws Error(kUnsupported) for instructions that this process may not use, and as check_products() and
-///         check_attention().
+/// Errors  throws Error(kUnsupported) for instructions that this process may not use, and as check_products(),
+///         check_attention() and use_weight_gradient().
 void apply(const base::KernelChoice& choice, int threads);
 
 class SwitchGuard;
@@ -25,6 +26,7 @@ class AppliedForAWhile {
 
  private:
   std::unique_ptr<SwitchGuard> before_;
+  base::WeightGradient gradient_before_;
 };
 
 }  // namespace hanji::compute

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "hanji/compute/deferred.h"
+#include "hanji/compute/product.h"
 
 namespace hanji::compute {
 namespace {
@@ -13,11 +14,7 @@ using torch::autograd::variable_list;
 
 at::Tensor product_of(const Weight& weight, const at::Tensor& g, const at::Tensor& x) {
   auto gradient = gradient_memory(weight);
-  if (gradient.scalar_type() == x.scalar_type()) {
-    at::mm_out(gradient, g.t(), x);
-  } else {
-    gradient.copy_(at::mm(g.t(), x));
-  }
+  product_out(gradient, g.t(), x);
   return gradient;
 }
 

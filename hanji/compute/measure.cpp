@@ -275,6 +275,24 @@ Status choose_attention(const MeasureOptions& options, const Measurer& measurer,
   return {};
 }
 
+/// Rates of the plan are those of gemm: what this saves is in the times of operations.
+Status choose_weight_gradient(const MeasureOptions& options, const Measurer& measurer,
+                              MeasuredKernels& result) {
+  if (options.precision != Precision::kBFloat16 || !measurer.weight_gradient) return {};
+  Wanted<WeightGradient> wanted{WeightGradient::kAuto,
+                                WeightGradient::kAuto,
+                                {WeightGradient::kRounded, WeightGradient::kFloat32}};
+  if (options.before) wanted.before = options.before->weight_gradient;
+  const Allowed allowed{allowed_error(options.precision, roundings_of_products(options.shapes))};
+  const auto allowed_of = [&](WeightGradient) { return allowed; };
+  const auto measure_one = [&](WeightGradient one) {
+    return measurer.weight_gradient(one, result.choice.gemm, options);
+  };
+  HANJI_ASSIGN_OR_RETURN(result.choice.weight_gradient,
+                         choose(wanted, allowed_of, measure_one, result));
+  return {};
+}
+
 }  // namespace
 
 Shapes within_limits(Shapes shapes) {
@@ -349,6 +367,7 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   if (options.precision == Precision::kBFloat16) {
     choice.float32_flops_per_second = float32_rate(options, measurer);
   }
+  HANJI_RETURN_IF_ERROR(choose_weight_gradient(options, measurer, result));
   HANJI_RETURN_IF_ERROR(choose_attention(options, measurer, result));
   return result;
 }

@@ -15,6 +15,7 @@ using base::Gemm;
 using base::KernelChoice;
 using base::Precision;
 using base::Products;
+using base::WeightGradient;
 
 /// One kernel as it was measured.
 struct Candidate {
@@ -58,7 +59,7 @@ struct MeasureOptions {
   int threads = 1;                         ///< Of libtorch, as a rank will have them.
   Gemm gemm = Gemm::kAuto;                 ///< Any other value: only it is measured, and chosen.
   Attention attention = Attention::kAuto;  ///< The same.
-  /// Chosen by an earlier measurement: other kernels have other bits, so each of the two stays
+  /// Chosen by an earlier measurement: other kernels have other bits, so each of them stays
   /// unless another path takes less than kClearlyFaster of its time.
   std::optional<KernelChoice> before = {};
 };
@@ -70,6 +71,8 @@ struct Measurer {
   std::function<Candidate(Gemm, const MeasureOptions&)> gemm;
   std::function<Candidate(Attention, Gemm, const MeasureOptions&)> attention;
   std::function<Status(Attention, Precision)> check_attention = {};  ///< Empty: there are no tiles.
+  /// Empty: there is one way alone, kRounded.
+  std::function<Candidate(WeightGradient, Gemm, const MeasureOptions&)> weight_gradient = {};
 };
 
 /// Runs the paths on so many threads as the options say: best of several repetitions, error against
@@ -85,9 +88,10 @@ inline constexpr Shapes kSmallShapes = {.batch = 1, .block = 64, .width = 128, .
 /// With `products` kMedium float32 through bf16 is offered if it is within medium_error() and repeats its
 /// bits, and is chosen where it takes less than kClearlyFaster of what the fastest of kHighest takes.
 /// For a precision below float32 it also measures float32 matmuls, so that the plan can show
-/// whether the lower precision is faster.
+/// whether the lower precision is faster; and for bf16 both ways to a weight's gradient, of which both are
+/// accurate enough: the faster one.
 ///
-/// Cost    under 0.4 s for sizes up to width 768 on one core of today's.
+/// Cost    under 0.5 s for sizes up to width 768 on one core of today's.
 /// Errors  kUnsupported when a path that was asked for is too inaccurate, or none is left; as
 ///         base::usable_simd().
 Result<MeasuredKernels> measure(const MeasureOptions& options,

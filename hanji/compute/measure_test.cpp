@@ -208,6 +208,42 @@ TEST(Measure, ProductsOfFloat32ThatAreTooInaccurateAreNoRateOfIt) {
   EXPECT_EQ(chosen({.precision = Precision::kBFloat16}, measurer)->float32_flops_per_second, 70e9);
 }
 
+/// With made-up seconds of both ways to a weight's gradient.
+Measurer with_gradients(double rounded, Figures float32) {
+  Measurer measurer = made_up({}, {});
+  measurer.weight_gradient = [=](WeightGradient one, Gemm, const MeasureOptions&) {
+    const bool sums = one == WeightGradient::kFloat32;
+    return Candidate{"weight_gradient." + std::string(name_of(one)),
+                     sums ? float32.seconds : rounded, 1, sums ? float32.error : 1e-3, true};
+  };
+  return measurer;
+}
+
+TEST(Measure, WeightGradientsOfBf16ComeTheFasterWay) {
+  const MeasureOptions bf16{.precision = Precision::kBFloat16};
+  const auto slow = chosen(bf16, with_gradients(1, {.seconds = 2}));
+  EXPECT_EQ(slow->weight_gradient, WeightGradient::kRounded);
+  EXPECT_THAT(slow->why, testing::HasSubstr("weight_gradient.rounded (100 % faster than "
+                                            "weight_gradient.float32)"));
+  EXPECT_EQ(chosen(bf16, with_gradients(2, {.seconds = 1}))->weight_gradient,
+            WeightGradient::kFloat32);
+  EXPECT_EQ(chosen(bf16, with_gradients(2, {.seconds = 1, .error = 1}))->weight_gradient,
+            WeightGradient::kRounded);
+  EXPECT_EQ(chosen(bf16, made_up({}, {}))->weight_gradient, WeightGradient::kRounded);
+  EXPECT_EQ(chosen({}, with_gradients(2, {.seconds = 1}))->weight_gradient,
+            WeightGradient::kRounded)
+      << "float32 has nothing to round";
+}
+
+TEST(Measure, AnEarlierWayToWeightGradientsStaysUnlessAnotherIsClearlyFaster) {
+  const KernelChoice before{.weight_gradient = WeightGradient::kFloat32};
+  const MeasureOptions bf16{.precision = Precision::kBFloat16, .before = before};
+  EXPECT_EQ(chosen(bf16, with_gradients(0.95, {.seconds = 1}))->weight_gradient,
+            WeightGradient::kFloat32);
+  EXPECT_EQ(chosen(bf16, with_gradients(0.8, {.seconds = 1}))->weight_gradient,
+            WeightGradient::kRounded);
+}
+
 TEST(Measure, WhatWasAskedForIsTakenThoughItIsSlower) {
   const auto choice = chosen({.gemm = Gemm::kMkl}, made_up({.seconds = 2}, {.seconds = 1}));
   ASSERT_TRUE(choice.ok());

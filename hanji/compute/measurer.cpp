@@ -8,9 +8,11 @@
 #include <functional>
 
 #include "hanji/base/clock.h"
+#include "hanji/compute/apply.h"
 #include "hanji/compute/attention.h"
 #include "hanji/compute/internal/switch_guard.h"
 #include "hanji/compute/measure.h"
+#include "hanji/compute/product.h"
 
 namespace hanji::compute {
 namespace {
@@ -100,6 +102,24 @@ Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
   return one;
 }
 
+/// The gradient of the same weight, as a float32 slot receives it.
+Candidate measure_weight_gradient(WeightGradient gradient, Gemm gemm,
+                                  const MeasureOptions& options) {
+  const AppliedForAWhile applied({.gemm = gemm, .weight_gradient = gradient}, options.threads);
+  const Shapes& s = options.shapes;
+  const int64_t rows = s.batch * s.block;
+  const at::Tensor x = values({rows, s.width}, 0.7).to(at::kBFloat16);
+  const at::Tensor g = values({rows, 4 * s.width}, 1.3).to(at::kBFloat16);
+  const at::Tensor slot = at::zeros({4 * s.width, s.width}, at::kFloat);
+  Candidate one{.name = "weight_gradient." + std::string(name_of(gradient))};
+  one.seconds = best_seconds([&] { product_out(slot, g.t(), x); });
+  const int64_t sample = std::min<int64_t>(4 * s.width, 16);
+  const at::Tensor exact = g.narrow(1, 0, sample).to(at::kDouble).t().mm(x.to(at::kDouble));
+  one.error = relative_error(slot.narrow(0, 0, sample), exact);
+  one.rate = 2.0 * static_cast<double>(rows * s.width * 4 * s.width) / one.seconds;
+  return one;
+}
+
 Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions& options) {
   const SwitchGuard guard(gemm, options.threads);
   const Shapes& s = options.shapes;
@@ -130,6 +150,10 @@ double error_of_small_products(Gemm gemm) {
   return UpProjection(kSmallShapes, at::kFloat).error();
 }
 
-Measurer real_measurer() { return {measure_gemm, measure_attention, check_attention}; }
+Measurer real_measurer() {
+  Measurer all{measure_gemm, measure_attention, check_attention};
+  if (has_float32_results()) all.weight_gradient = measure_weight_gradient;
+  return all;
+}
 
 }  // namespace hanji::compute

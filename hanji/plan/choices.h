@@ -17,6 +17,7 @@ using base::Gemm;
 using base::KernelChoice;
 using base::Precision;
 using base::Products;
+using base::WeightGradient;
 
 /// The words of an enumeration, in the order of its enumerators: as a configuration, a plan and its
 /// table have them. nullptr: it has none.
@@ -37,6 +38,8 @@ template <>
 inline constexpr auto kWords<Gemm> = base::kGemmNames;
 template <>
 inline constexpr auto kWords<Attention> = base::kAttentionNames;
+template <>
+inline constexpr auto kWords<WeightGradient> = base::kWeightGradientNames;
 template <>
 inline constexpr auto kWords<Precision> = base::kPrecisionNames;
 template <>

@@ -252,6 +252,8 @@ std::string describe_kernels(const Plan& plan) {
   if (k.attention_flops_per_second > 0) {
     text += fmt::format(" {}", flops(k.attention_flops_per_second));
   }
+  if (k.weight_gradient == base::WeightGradient::kFloat32)
+    text += ", weight gradients summed in float32";
   if (k.simd) text += fmt::format(", own kernels {}", base::name_of(*k.simd));
   if (!k.products_why.empty()) text += "; float32 products: " + plain(k.products_why, 400);
   if (plan.times.samples > 0) text += "; " + describe_times(plan);

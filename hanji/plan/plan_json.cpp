@@ -33,6 +33,8 @@ Json to_value(const KernelChoice& k) {
                {"why", k.why},
                {"simd", k.simd ? base::name_of(*k.simd) : ""},
                {"float32_flops_per_second", k.float32_flops_per_second}};
+  if (k.weight_gradient != WeightGradient::kRounded)
+    json["weight_gradient"] = name_of(k.weight_gradient);
   if (k.products_why.empty())
     return json;  // without compute.products = medium there is nothing to say
   json["products"] = name_of(k.products);
@@ -65,11 +67,15 @@ KernelChoice read_kernels(JsonFields& fields, int64_t format) {
     k.products = fields.word<Products>("products");
     k.products_why = fields.text("products_why");
   }
+  if (fields.has("weight_gradient")) {
+    k.weight_gradient = fields.word<WeightGradient>("weight_gradient");
+  }
   for (const char* rate : {"seconds_per_operation", "elementwise_bytes_per_second"}) {
     fields.ignore(rate);  // of plans before operations were timed
   }
   if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
   if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
+  if (k.weight_gradient == WeightGradient::kAuto) fields.fail("weight_gradient", "is undecided");
   return k;
 }
 

@@ -151,6 +151,7 @@ TEST(PlanJson, KernelsReadBackAloneAndForeignOnesAreRefused) {
                              .gemm_flops_per_second = 1e11,
                              .why = "gemm.onednn (9 % faster than gemm.mkl)",
                              .simd = base::Simd::kAvx2,
+                             .weight_gradient = base::WeightGradient::kFloat32,
                              .float32_flops_per_second = 7e10};
   EXPECT_EQ(kernels_from_json(kernels_to_json(kernels)).or_throw(), kernels);
   EXPECT_THAT(kernels_to_json(kernels), testing::Not(HasSubstr("products")))

@@ -277,7 +277,8 @@ base::Json times_key(const plan::PlanInputs& inputs, const plan::Plan& draft,
   // How long a sample takes to read is a matter of the place, and of what a file has there now.
   key["data"] = {data.text, data.tokens, data.files,
                  data.files.empty() ? 0 : dataset.samples->checksum()};
-  key["kernels"] = {name_of(inputs.kernels.gemm), name_of(inputs.kernels.attention)};
+  key["kernels"] = {name_of(inputs.kernels.gemm), name_of(inputs.kernels.attention),
+                    name_of(inputs.kernels.weight_gradient)};
   key["threads"] = draft.threads;
   key["micro_batch"] = draft.micro_batch;
   return key;

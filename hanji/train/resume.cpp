@@ -15,6 +15,7 @@
 #include "hanji/checkpoint/load.h"
 #include "hanji/compute/attention.h"
 #include "hanji/compute/measure.h"
+#include "hanji/compute/product.h"
 #include "hanji/data/samples.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/resume.h"
@@ -72,6 +73,7 @@ Status check_kernels(const SavedRun& saved) {
   Status status = kernels.simd ? base::check_simd(*kernels.simd) : Status();
   if (status.ok()) status = compute::check_attention(kernels.attention, kernels.precision);
   if (status.ok()) status = compute::check_products(kernels);
+  if (status.ok()) status = compute::check_weight_gradient(kernels.weight_gradient);
   return status.at("the saved run's kernels");
 }
 

@@ -9,6 +9,7 @@
 #include "hanji/compute/deferred.h"
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
+#include "hanji/compute/product.h"
 
 namespace hanji::parallel::tensor {
 namespace {
@@ -84,8 +85,8 @@ void fill_pieces(const FeatureBlocks& blocks, const at::Tensor& whole, int64_t d
     for (const Range range : ranges) {
       at::Tensor part = piece(whole, dim, range);
       const auto [left, right] = product(range);
-      if (part.scalar_type() == left.scalar_type() && lies_on_vectors(part)) {
-        at::mm_out(part, left, right);
+      if (part.scalar_type() != left.scalar_type() || lies_on_vectors(part)) {
+        compute::product_out(part, left, right);
       } else {
         part.copy_(at::mm(left, right));
       }

@@ -1,5 +1,6 @@
 #include "hanji/parallel/tensor/gathered_linear.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
@@ -9,6 +10,7 @@
 #include "hanji/base/status.h"
 #include "hanji/compute/deferred.h"
 #include "hanji/compute/linear.h"
+#include "hanji/compute/product.h"
 
 namespace hanji::parallel::tensor::internal {
 namespace {
@@ -24,8 +26,8 @@ struct WeightParts : torch::CustomClassHolder {
   at::Tensor whole(const at::Tensor& part, c10::ScalarType dtype) const {
     return axis.gather(part.detach().to(dtype), dim, extents);
   }
-  at::Tensor own_gradient(const at::Tensor& term, c10::ScalarType dtype) const {
-    return axis.scatter_sum(term.to(dtype), dim, extents);
+  at::Tensor own_gradient(const at::Tensor& term) const {
+    return axis.scatter_sum(term, dim, extents);
   }
 
   Axis axis;
@@ -60,7 +62,9 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
     if (context->needs_input_grad(1)) {
       const auto product = [held, g, rows, dtype = saved[1].scalar_type()] {
         const auto& of = static_cast<const WeightParts&>(*held);
-        return of.own_gradient(at::mm(g.t(), rows), dtype);
+        const at::Tensor term = at::empty({g.size(1), rows.size(1)}, rows.options().dtype(dtype));
+        compute::product_out(term, g.t(), rows);
+        return of.own_gradient(term);
       };
       gw = compute::weight_gradient(1, {g, rows}, product);
     }
