@@ -490,8 +490,12 @@ class GptImpl::Pass {
   }
 
   Rows plus(const Rows& value, const RowParameter<Placement>& bias) const {
-    if (blocks_.empty()) return value + bias;
-    return Rows(parallel::tensor::add_bias_to_blocks(value.value(), bias.weight.value, blocks_));
+    const at::Tensor &x = value.value(), &own = bias.weight.value;
+    if (!blocks_.empty()) return Rows(parallel::tensor::add_bias_to_blocks(x, own, blocks_));
+    if (x.scalar_type() == own.scalar_type()) return value + bias;
+    // A bf16 branch that a float32 bias made float32 would miss the fused normalisation.
+    const int64_t rows = x.numel() / x.size(-1);
+    return Rows(parallel::tensor::add_bias_to_blocks(x, own.unsqueeze(0), {rows}));
   }
 
   const GptOptions& options_;

@@ -146,6 +146,22 @@ TEST(Gpt, RepeatsItsBits) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i]));
 }
 
+/// A float32 branch would miss the fused normalisation, and take twice the memory.
+TEST(Gpt, DroppedBranchesOfBf16StayBf16) {
+  GptOptions options = small();
+  options.dtype = base::Precision::kBFloat16;
+  options.dropout = 0.1;
+  GptImpl model(options);
+  const auto batch = data(options, 2);
+  const layers::Flow flow = model.layer(1, model.layer(0, {}, batch), batch);
+  ASSERT_EQ(flow.size(), 2U);
+  EXPECT_EQ(flow[0].scalar_type(), at::kFloat);
+  EXPECT_EQ(flow[1].scalar_type(), at::kBFloat16);
+  model.loss_sum(batch).sum.backward();
+  EXPECT_EQ(model.named_parameters()["transformer.h.0.mlp.c_proj.bias"].grad().scalar_type(),
+            at::kFloat);
+}
+
 TEST(Gpt, BlocksDropOtherElements) {
   for (const double dropout : {0.0, 0.5}) {
     GptOptions options = small();

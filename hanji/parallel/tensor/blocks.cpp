@@ -312,7 +312,7 @@ struct RowBiasBlocks : torch::autograd::Function<RowBiasBlocks> {
                             const Extents* blocks) {
     context->saved_data["blocks"] = *blocks;
     context->saved_data["summed_in"] = bias.scalar_type();
-    return (x + bias[0]).to(x.scalar_type());
+    return x + bias[0].to(x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
