@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/compute/adamw.h"
 #include "hanji/layout/shard.h"
 
 namespace hanji::parallel {
@@ -41,17 +42,20 @@ constexpr int64_t kVector = 16;
 /// The pieces of one learning rate and decay, cut out of each buffer, up to whole vectors.
 struct Cut {
   ParameterGroup group;
-  TensorLists of;  ///< By buffer.
+  TensorLists of;              ///< By buffer.
+  std::vector<size_t> pieces;  ///< Of the part.
 };
 
 std::vector<Cut> cut_by_group(const std::vector<FlatPiece>& pieces,
                               const std::vector<at::Tensor>& buffers) {
   std::map<std::pair<double, double>, Cut> cuts;
-  for (const FlatPiece& piece : pieces) {
+  for (size_t index = 0; index < pieces.size(); ++index) {
+    const FlatPiece& piece = pieces[index];
     if (piece.range.empty()) continue;
     Cut& cut = cuts[{piece.group.learning_rate_factor, piece.group.weight_decay}];
     cut.group = piece.group;
     cut.of.resize(buffers.size());
+    cut.pieces.push_back(index);
     const int64_t end = layout::round_up(piece.range.end, kVector);
     for (size_t i = 0; i < buffers.size(); ++i) {
       cut.of[i].push_back(buffers[i].slice(0, piece.range.begin, end));
@@ -83,7 +87,41 @@ class AdamW : public FlatOptimizer {
 
   void step(double learning_rate, double gradient_divisor) override {
     const at::NoGradGuard no_grad;
-    step_.fill_(++num_updates_);
+    ++num_updates_;
+    rounds() ? step_by_own_kernel(learning_rate, gradient_divisor)
+             : step_by_libtorch(learning_rate, gradient_divisor);
+  }
+  std::vector<NamedParameter> state() const override {
+    return {{"first_moment", first_}, {"second_moment", second_}};
+  }
+  bool rounds() const override {
+    return part_.parameters.is_cpu() && part_.parameters.scalar_type() == at::kFloat;
+  }
+  void round_into(std::vector<at::Tensor> rounded) override { rounded_ = std::move(rounded); }
+
+ private:
+  /// Which has the bits of libtorch's, and leaves the gradients alone.
+  void step_by_own_kernel(double learning_rate, double gradient_divisor) {
+    const std::vector<at::Tensor> rounded = std::exchange(rounded_, {});
+    for (const Cut& cut : cuts_) {
+      const compute::AdamWStep step{.learning_rate = learning_rate * cut.group.learning_rate_factor,
+                                    .beta1 = options_.beta1,
+                                    .beta2 = options_.beta2,
+                                    .epsilon = options_.epsilon,
+                                    .weight_decay = cut.group.weight_decay,
+                                    .gradient_divisor = gradient_divisor,
+                                    .update = num_updates_};
+      for (size_t i = 0; i < cut.pieces.size(); ++i) {
+        const auto& of = cut.of;
+        at::Tensor copy = rounded.empty() ? at::Tensor() : rounded.at(cut.pieces[i]);
+        if (copy.defined()) copy = copy.slice(0, 0, of[0][i].numel());
+        compute::adamw_update({of[0][i], of[1][i], of[2][i], of[3][i], copy}, step);
+      }
+    }
+  }
+
+  void step_by_libtorch(double learning_rate, double gradient_divisor) {
+    step_.fill_(num_updates_);
     const auto divisor = divisor_for(part_.gradients, gradient_divisor);
     for (Cut& cut : cuts_) {
       const std::vector<at::Tensor> steps(cut.of[0].size(), step_);
@@ -93,14 +131,11 @@ class AdamW : public FlatOptimizer {
                         /*amsgrad=*/false, /*maximize=*/false, divisor);
     }
   }
-  std::vector<NamedParameter> state() const override {
-    return {{"first_moment", first_}, {"second_moment", second_}};
-  }
 
- private:
   FlatPart part_;
   AdamWOptions options_;
   at::Tensor first_, second_, step_;
+  std::vector<at::Tensor> rounded_;  ///< Of the next step.
   std::vector<Cut> cuts_;
 };
 

@@ -31,6 +31,12 @@ class FlatOptimizer {
   /// Whether each element is updated independently, so that a part may be updated piece by piece.
   virtual bool is_element_wise() const { return true; }
 
+  /// Whether round_into() is served.
+  virtual bool rounds() const { return false; }
+  /// Makes the next step(), only that, write parameters in bf16 as well, of each piece of the part into that
+  /// tensor, of its elements up to a multiple of 16; undefined: not that piece.
+  virtual void round_into(std::vector<at::Tensor> /*rounded*/) {}
+
   /// Of state(), counted.
   int64_t state_bytes() const;
   int64_t num_updates() const { return num_updates_; }
@@ -57,6 +63,7 @@ struct AdamWOptions {
 
 /// AdamW, with the weight decay of each piece's group. State: 2 elements per parameter.
 ///
+/// It rounds, too, if the parameters are float32 on the CPU.
 /// Cost    28 bytes of memory traffic per fp32 parameter, one pass.
 /// Source  Loshchilov & Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
 std::unique_ptr<FlatOptimizer> flat_adamw(FlatPart part, const AdamWOptions& options = {});
