@@ -23,7 +23,7 @@ struct Linear : torch::autograd::Function<Linear> {
                             const Weight* weight) {
     auto rows = x.reshape({-1, x.size(-1)});
     const bool casts = value.scalar_type() != x.scalar_type();
-    const auto w = casts ? value.detach().to(x.scalar_type()) : value.detach();
+    const auto w = value_in(x.scalar_type(), *weight);
     auto sizes = x.sizes().vec();
     sizes.back() = value.size(0);
     context->save_for_backward({rows, value, casts ? w : at::Tensor()});

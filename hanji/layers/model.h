@@ -70,6 +70,12 @@ class Model : public torch::nn::Module {
   /// Shape   as the parameter, contiguous, same dtype.
   virtual void set_gradient_slots(std::vector<at::Tensor> /*slots*/) {}
 
+  /// Returns which of parameters() a forward rounds to the dtype of its products, each for one product; empty: none.
+  virtual std::vector<bool> rounded_parameters() const { return {}; }
+  /// Offers these parameters rounded already, in the order of parameters(), undefined for others; until the
+  /// next call, and of each only while no operation of libtorch writes to it. Empty: forwards round.
+  virtual void set_rounded_parameters(std::vector<at::Tensor> /*rounded*/) {}
+
   /// Runs `layers` in order, each inside the scopes, the first scope outermost. Scopes must outlive
   /// backward(), which calls those that repeat a layer.
   ///

@@ -554,6 +554,29 @@ void GptImpl::set_gradient_slots(std::vector<at::Tensor> slots) {
   if (options_.tied) parameters_->head.weight.slot = parameters_->token.weight.slot;
 }
 
+std::vector<bool> GptImpl::rounded_parameters() const {
+  const bool are_whole = options_.axis.num_blocks() == 1 && options_.token_blocks == 1;
+  std::vector<bool> rounded;
+  if (options_.dtype != base::Precision::kBFloat16 || !are_whole || options_.moves_weights) {
+    return rounded;
+  }
+  for (const Weight* one : parameters_->ordered(options_.tied)) {
+    const bool is_table = one == &parameters_->position.weight ||
+                          (one == &parameters_->token.weight && !options_.tied);
+    rounded.push_back(one->value.dim() == 2 && !is_table);
+  }
+  return rounded;
+}
+
+void GptImpl::set_rounded_parameters(std::vector<at::Tensor> rounded) {
+  auto weights = parameters_->ordered(options_.tied);
+  if (options_.tied) weights[0] = &parameters_->head.weight;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    weights[i]->rounded = rounded.empty() ? at::Tensor() : rounded.at(i);
+    weights[i]->rounded_version = weights[i]->value._version();
+  }
+}
+
 std::shared_ptr<layers::Model> make_gpt(const GptOptions& options) {
   return std::make_shared<GptImpl>(options);
 }

@@ -75,6 +75,9 @@ class GptImpl : public layers::Model {
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
   layout::Cut cut() const override;
   void set_gradient_slots(std::vector<at::Tensor> slots) override;
+  /// Those of whole products; blocks of features or tokens, and weights that move, are cast where they are used.
+  std::vector<bool> rounded_parameters() const override;
+  void set_rounded_parameters(std::vector<at::Tensor> rounded) override;
 
   const GptOptions& options() const { return options_; }
 

@@ -243,11 +243,20 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
           .block_norm = std::move(staged.norm)};
 }
 
+/// Where a forward on the host casts each weight once: of stages others come between, and what recomputes has no cast
+/// after its forward.
+bool rounds_weights(const plan::Plan& plan) {
+  return plan.kernels.precision == plan::Precision::kBFloat16 &&
+         plan.config.compute.device == plan::Device::kCpu && !plan.config.compute.recompute &&
+         plan.mesh.degree("pp") == 1;
+}
+
 ReplicatedOptions replicated(const plan::Plan& plan,
                              const parallel::DataParallelOptions& reduction) {
   ReplicatedOptions options{.reduction = reduction,
                             .make_optimizer = optimizer_of(plan),
-                            .rule = parallel::decay_matrices(plan.config.train.weight_decay)};
+                            .rule = parallel::decay_matrices(plan.config.train.weight_decay),
+                            .rounds = rounds_weights(plan)};
   const plan::OffloadConfig& offload = plan.config.offload;
   if (offload.optimizer == plan::Place::kMemory) return options;
   options.offload = {.folder = offload.folder,

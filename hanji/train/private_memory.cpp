@@ -73,7 +73,9 @@ DeviceMemory PrivateMemory::device() const { return counter_->device(); }
 int64_t PrivateMemory::recent_peak_bytes() const { return counter_->recent_peak(); }
 void PrivateMemory::begin_peak() { counter_->forget_recent_peak(); }
 
-void PrivateMemory::begin_forward() { before_forward_ = counter_->current(); }
+void PrivateMemory::begin_forward(int64_t of_pass) {
+  before_forward_ = counter_->current() - of_pass;
+}
 
 void PrivateMemory::begin_backward() {
   before_backward_ = counter_->current();

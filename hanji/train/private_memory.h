@@ -44,8 +44,8 @@ class PrivateMemory {
   int64_t recent_peak_bytes() const;
   void begin_peak();
 
-  /// The three marks of a pass, in this order.
-  void begin_forward();
+  /// The three marks of a pass, in this order. `of_pass`: what the forward would have allocated and finds there.
+  void begin_forward(int64_t of_pass = 0);
   void begin_backward();
   void end_backward();
   /// The maximum over passes; without the first pass, which also fills caches, if there are others.

@@ -1,16 +1,21 @@
 #include "hanji/train/replicated_strategy.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
+#include "hanji/layout/shard.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/train/optimizer.h"
 
 namespace hanji::train {
 namespace {
+
+constexpr int64_t kRoundedElements = 16;  // that an update has at once
 
 /// Parameters and gradients of the whole model, which are moved to flat buffers.
 parallel::FlatPart make_part(parallel::Replicas& replicas, const comm::Group& group,
@@ -56,6 +61,7 @@ ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& 
       slots_(model, replicas_.parameters()),
       optimizer_(make_optimizer(replicas_, group, options)),
       counted_(counted_parameters(model, replicas_, options)) {
+  if (options.rounds && optimizer_->rounds()) rounded_ = slots_.rounded();
   set_slots();
 }
 
@@ -87,10 +93,33 @@ double ReplicatedStrategy::gradient_norm() {
 }
 
 void ReplicatedStrategy::update(double learning_rate, double gradient_divisor) {
+  std::vector<at::Tensor> rounded;
+  for (size_t i = 0; i < rounded_.size(); ++i) {
+    const int64_t elements = layout::round_up(parameters()[i].tensor.numel(), kRoundedElements);
+    rounded.push_back(rounded_[i] ? at::empty({elements}, at::kBFloat16) : at::Tensor());
+  }
+  optimizer_->round_into(rounded);
   optimizer_->step(learning_rate, gradient_divisor);
+  offer_rounded(std::move(rounded));
+}
+
+void ReplicatedStrategy::offer_rounded(std::vector<at::Tensor> rounded) {
+  rounded_bytes_ = 0;
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    if (!rounded[i].defined()) continue;
+    const at::Tensor& parameter = parameters()[i].tensor;
+    rounded_bytes_ += static_cast<int64_t>(rounded[i].nbytes());
+    rounded[i] = rounded[i].slice(0, 0, parameter.numel()).view(parameter.sizes());
+  }
+  if (rounded_bytes_ > 0) slots_.set_rounded(rounded);
+}
+
+void ReplicatedStrategy::forget_rounded() const {
+  if (std::exchange(rounded_bytes_, 0) > 0) slots_.set_rounded({});
 }
 
 FlatState ReplicatedStrategy::state() const {
+  forget_rounded();
   return {.layout = replicas_.buckets().flat,
           .parameters = parameters(),
           .gradients = {},

@@ -23,6 +23,8 @@ struct ReplicatedOptions {
   std::optional<parallel::OffloadOptions> offload = {};  ///< Of the moments; none: in memory.
   /// Whether the norm counts a parameter; empty: it does.
   std::function<bool(const at::Tensor&)> counts = {};
+  /// Whether an update rounds what the next forward would, if model and optimizer serve it.
+  bool rounds = false;
 };
 
 /// Replicates the whole state on every rank ("ddp"): parallel::data_parallel(), and an optimizer on
@@ -47,6 +49,9 @@ class ReplicatedStrategy : public Strategy {
   }
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
+  int64_t rounded_bytes() const override { return rounded_bytes_; }
+  void drop_rounded() override { forget_rounded(); }
+  /// Drops what is rounded: who writes to the state need not be seen.
   FlatState state() const override;
   void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
   OwnState own_state() const override;
@@ -59,11 +64,15 @@ class ReplicatedStrategy : public Strategy {
 
  private:
   void set_slots();
+  void offer_rounded(std::vector<at::Tensor> rounded);
+  void forget_rounded() const;
 
   comm::Group group_;
   parallel::Replicas replicas_;
   bool in_stages_;  ///< Whose grains are summed one by one.
-  ModelSlots slots_;
+  mutable ModelSlots slots_;
+  std::vector<bool> rounded_;  ///< By parameter; empty: none.
+  mutable int64_t rounded_bytes_ = 0;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
   layout::FlatLayout counted_;  ///< Of the flat gradients, those whose norm this rank adds.
 };

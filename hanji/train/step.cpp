@@ -134,10 +134,11 @@ class StepWalk {
     if (by_grain() && !job_.stages) begin_grain(job_, grain_of(action), 0);
     layers::Batch here = batch.to(job_.device);
     here.counters = {.seed = static_cast<uint64_t>(train_.seed), .step = inputs_.number};
-    if (num_under_way_++ == 0) inputs_.memory.begin_forward();
+    if (num_under_way_++ == 0) inputs_.memory.begin_forward(job_.strategy->rounded_bytes());
     const Span span(job_.group.recorder(), "forward", Category::kCompute);
     UnderWay& pass = under_way_[action.micro_batch];
     layers::Flow flow = job_.pipeline.forward(action, here, job_.scopes);
+    job_.strategy->drop_rounded();
     if (is_last_stage(action)) pass.loss = job_.model->loss(std::move(flow), here);
     const layout::Range layers = layers_of(action);
     pass.statistics.add(job_.model->statistics(layers), batch.size(),

@@ -27,10 +27,29 @@ ModelSlots::ModelSlots(layers::Model& model, const std::vector<parallel::NamedPa
   }
 }
 
-void ModelSlots::set(const std::vector<at::Tensor>& slots) {
+std::vector<at::Tensor> ModelSlots::placed(const std::vector<at::Tensor>& learning) const {
   std::vector<at::Tensor> all;
-  for (const auto& place : places_) all.push_back(place ? slots[*place] : at::Tensor());
-  model_.set_gradient_slots(std::move(all));
+  for (const auto& place : places_) all.push_back(place ? learning[*place] : at::Tensor());
+  return all;
+}
+
+void ModelSlots::set(const std::vector<at::Tensor>& slots) {
+  model_.set_gradient_slots(placed(slots));
+}
+
+std::vector<bool> ModelSlots::rounded() const {
+  const std::vector<bool> of_model = model_.rounded_parameters();
+  std::vector<bool> learning;
+  for (size_t i = 0; i < of_model.size(); ++i) {
+    if (!places_[i]) continue;
+    learning.resize(std::max(learning.size(), *places_[i] + 1));
+    learning[*places_[i]] = of_model[i];
+  }
+  return learning;
+}
+
+void ModelSlots::set_rounded(const std::vector<at::Tensor>& rounded) {
+  model_.set_rounded_parameters(rounded.empty() ? rounded : placed(rounded));
 }
 
 double norm_of_pieces(const std::vector<at::Tensor>& pieces, const comm::Group& group) {

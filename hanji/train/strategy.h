@@ -43,7 +43,15 @@ class ModelSlots {
   ModelSlots(layers::Model& model, const std::vector<parallel::NamedParameter>& learning);
   void set(const std::vector<at::Tensor>& slots);
 
+  /// Model::rounded_parameters() of those that learn; empty: none.
+  std::vector<bool> rounded() const;
+  /// Model::set_rounded_parameters() of those; empty: none.
+  void set_rounded(const std::vector<at::Tensor>& rounded);
+
  private:
+  /// By parameter of the model.
+  std::vector<at::Tensor> placed(const std::vector<at::Tensor>& learning) const;
+
   layers::Model& model_;
   std::vector<std::optional<size_t>> places_;  ///< Of each parameter of the model among those.
 };
@@ -87,6 +95,11 @@ class Strategy {
   virtual double gradient_norm() = 0;
   /// One update with the gradients divided by `gradient_divisor`. Collective.
   virtual void update(double learning_rate, double gradient_divisor) = 0;
+
+  /// Bytes of the parameters that update() has rounded for the products of the next forward.
+  virtual int64_t rounded_bytes() const { return 0; }
+  /// Takes them back: of a step only the first forward finds them, as others would keep them for longer.
+  virtual void drop_rounded() {}
 
   /// The optimizer's state, whole, as a checkpoint has it; its gradients are undefined. Between two
   /// updates, what is written to parameters and moments, the same on all ranks, is the job's state.
