@@ -74,7 +74,7 @@ def render(results):
 def invocation(command, smoke):
     script = ROOT / "bench" / f"{command[0]}.py"
     program = [sys.executable, str(script)] if script.exists() else [str(BINARIES / command[0])]
-    speaks_json = script.exists() or command[0] == "server"
+    speaks_json = script.exists() or command[0] in ("server", "passes")
     return [*program, *command[1:], *(["--json"] if speaks_json else []), *(["--smoke"] if smoke else [])]
 
 

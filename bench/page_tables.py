@@ -79,6 +79,21 @@ def render_step(rows):
     return [*lines, "", *losses, "Kernels: " + "; ".join(kernels) + "."]
 
 
+def render_passes(rows):
+    lines = []
+    for dtype in sorted({row["dtype"] for row in rows}, reverse=True):
+        of = [row for row in rows if row["dtype"] == dtype]
+        limit, of = of[-1], of[:-1]
+        lines += [*grid([f"pass, {dtype}", "calls", "bytes", "seconds", "bytes over memory's rate", "seconds over that"],
+                        [[row["pass"], row["calls"], bytes_text(row["bytes"]) if row["bytes"] else "none",
+                          seconds_text(row["seconds"]), seconds_text(row["memory_seconds"]) if row["bytes"] else "-",
+                          f"{row['seconds'] / row['memory_seconds']:.2f}" if row["bytes"] else "-"] for row in of]),
+                  "", f"All of {dtype}: {seconds_text(sum(row['seconds'] for row in of))}; bytes over the rate: "
+                  f"{seconds_text(sum(row['memory_seconds'] for row in of))}; an update in place moves "
+                  f"{bytes_text(limit['memory_bytes_per_second'])}/s.", ""]
+    return lines[:-1]
+
+
 def render_tensor(rows):
     moves = [row for row in rows if row["question"] == "moves"]
     lines = render_step([row for row in rows if row["question"] != "moves"])
@@ -601,6 +616,7 @@ are built.
 | question | command |
 |---|---|
 | a training step against PyTorch's DDP | `./dev bench step` |
+| every pass over memory of a step, beside its bytes over the memory's rate | `./dev bench passes` |
 | a step cut over ranks, against PyTorch's DTensor | `./dev bench tensor` |
 | a step on a pipeline of ranks, against PyTorch's GPipe and 1F1B | `./dev bench pipeline` |
 | a step whose ranks share out the tokens of samples, by Ulysses, by a ring, by one rank | `./dev bench context` |
@@ -662,6 +678,12 @@ TABLES = [
           "`compute.products = medium`. The last column is the time of the matmuls and attention alone, at the rates that\n"
           "hanji measured, over that of the step.",
           [["step", "--pairs", "8", "--steps", "2", "--seeds", "2"]], 260, render_step, judge_step),
+    Table("passes", "Passes over memory of a step",
+          "What a step of the same model does between its products and attention, batch 4, one rank of one thread: each pass as\n"
+          "often as the step calls it, forwards in turn and backwards in reverse, each on memory of its own. Bytes are those of\n"
+          "the tensors that it reads and writes; the rate is that of an update of 128 MiB in place, in the same rounds. A pass may\n"
+          "take less, as it finds in the caches what the one before it has left there.",
+          [["passes"]], 20, render_passes),
     Table("tensor", "Tensor parallelism against PyTorch's DTensor",
           "The same GPT cut over 2 ranks of one thread, batch 4 for both together. hanji cuts everything that `mesh.tp` cuts;\n"
           "PyTorch cuts the MLPs, or the MLPs and attention (\"blocks\"), over Gloo, with fused AdamW and queries, keys and\n"

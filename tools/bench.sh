@@ -4,7 +4,7 @@ debian_packages $DEBIAN_CHECK
 python_check
 configure dev -DHANJI_BENCH=ON
 compile dev
-names="all_reduce attention axial check_cost context first_step fsdp hosts lens_cost linear loader memory offload overlap pipeline prediction prepared_calls server stable step tensor threads"
+names="all_reduce attention axial check_cost context first_step fsdp hosts lens_cost linear loader memory offload overlap passes pipeline prediction prepared_calls server stable step tensor threads"
 if .venv/bin/python -c 'import hanji_c10d' 2>/dev/null; then
   names="$names c10d"  # once ./dev python has installed it
 fi
