@@ -15,13 +15,13 @@ namespace {
 
 using base::Simd;
 
-at::Tensor values(int64_t count, double step) {
+at::Tensor flat_values(int64_t count, double step) {
   return at::sin(at::arange(count, at::kDouble).mul(step)).to(at::kFloat);
 }
 
 AdamWTensors some(int64_t count) {
-  return {values(count, 0.7), values(count, 1.3) * 5, values(count, 0.3) * 0.1,
-          values(count, 0.9).square() * 0.01, at::zeros({count}, at::kBFloat16)};
+  return {flat_values(count, 0.7), flat_values(count, 1.3) * 5, flat_values(count, 0.3) * 0.1,
+          flat_values(count, 0.9).square() * 0.01, at::zeros({count}, at::kBFloat16)};
 }
 
 AdamWTensors copy_of(const AdamWTensors& t) {

@@ -14,7 +14,7 @@ namespace {
 
 using base::WeightGradient;
 
-at::Tensor values(at::IntArrayRef sizes, double step) {
+at::Tensor factor(at::IntArrayRef sizes, double step) {
   const int64_t count = c10::multiply_integers(sizes);
   return at::sin(at::arange(count, at::kDouble).mul(step)).view(sizes).to(at::kBFloat16);
 }
@@ -46,7 +46,7 @@ struct FloatSums : testing::Test {
     if (!has_float32_results()) GTEST_SKIP() << "this libtorch is not built on MKL";
     applied.emplace(base::KernelChoice{.weight_gradient = WeightGradient::kFloat32}, 1);
   }
-  const at::Tensor g = values({512, 96}, 0.7), x = values({512, 65}, 1.3);
+  const at::Tensor g = factor({512, 96}, 0.7), x = factor({512, 65}, 1.3);
   std::optional<AppliedForAWhile> applied;
 };
 
@@ -84,7 +84,7 @@ TEST_F(FloatSums, TakeEveryShape) {
 
 /// Into its slot, into new memory where .grad is there already, and added to it.
 TEST_F(FloatSums, AreWhatLinearGivesItsWeight) {
-  const at::Tensor value = values({96, 65}, 0.3).to(at::kFloat).set_requires_grad(true);
+  const at::Tensor value = factor({96, 65}, 0.3).to(at::kFloat).set_requires_grad(true);
   const at::Tensor slot = at::zeros({96, 65});
   const auto backward = [&] { linear(x, {value, slot}).backward(g); };
   backward();
@@ -95,7 +95,7 @@ TEST_F(FloatSums, AreWhatLinearGivesItsWeight) {
 }
 
 TEST(Product, OfOneDtypeIsThatOfLibtorch) {
-  const at::Tensor left = values({32, 48}, 0.7), right = values({48, 64}, 1.1);
+  const at::Tensor left = factor({32, 48}, 0.7), right = factor({48, 64}, 1.1);
   for (const at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
     const at::Tensor out = at::empty({32, 64}, type);
     product_out(out, left.to(type), right.to(type));
@@ -105,7 +105,7 @@ TEST(Product, OfOneDtypeIsThatOfLibtorch) {
 
 TEST(Product, RoundsUnlessItIsToldNotTo) {
   EXPECT_EQ(weight_gradient_in_use(), WeightGradient::kRounded);
-  const at::Tensor g = values({512, 96}, 0.7), x = values({512, 65}, 1.3);
+  const at::Tensor g = factor({512, 96}, 0.7), x = factor({512, 65}, 1.3);
   EXPECT_TRUE(at::equal(gradient_of(g, x), g.t().mm(x).to(at::kFloat)));
 }
 
