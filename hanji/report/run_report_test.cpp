@@ -37,7 +37,8 @@ TEST(RunReport, SaysTheVerdictAndTheSecondsByRankAxisAndCall) {
 }
 
 TEST(RunReport, OfManyRanksTheSlowOneIsShown) {
-  EXPECT_THAT(run_report(slow_third(16)), testing::ContainsRegex(" +3 +1[23][0-9] ms +1[23][0-9] ms"));
+  EXPECT_THAT(run_report(slow_third(16)),
+              testing::ContainsRegex(" +3 +1[23][0-9] ms +1[23][0-9] ms"));
   EXPECT_THAT(run_report(slow_third(16)), HasSubstr("and 8 ranks more"));
 }
 

@@ -278,9 +278,9 @@ TEST(HierarchicalGroup, WhoWaitsForAnotherHostIsSeenInTheMemoryOfItsOwn) {
     all_reduce(tensor, group, {.label = "wte"}).wait();
     if (group.rank() == 2) {
       const std::string start = "rank 1 waits in message 1 from rank 2 to rank 1, recv(";
-      EXPECT_THAT(await_hang(*hosts.segments[0], start),
-                  AllOf(testing::StartsWith(start),
-                        HasSubstr("what rank 2 does is not known here")));
+      EXPECT_THAT(
+          await_hang(*hosts.segments[0], start),
+          AllOf(testing::StartsWith(start), HasSubstr("what rank 2 does is not known here")));
       send(tensor, 1, group).wait();
     }
     if (group.rank() == 1) recv(tensor, 2, group).wait();
