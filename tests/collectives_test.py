@@ -35,7 +35,7 @@ class Collectives(CommandTest):
             self.assertAlmostEqual(self.times(half)["ring"], 4.375, 5)
 
     def test_the_page_shows_the_rounds(self):
-        page = self.hanji("simulate", "broadcast", *TEXTBOOK).stdout
+        page = self.words(self.hanji("simulate", "broadcast", *TEXTBOOK).stdout)
         self.assertRegex(page, r"0->4 .*then 1 friend served")
         self.assertRegex(page, r"0->2, 4->6 .*then 3 friends served")
         self.assertRegex(page, r"0->1, 2->3, 4->5, 6->7 .*then 7 friends served")
@@ -132,9 +132,9 @@ class Collectives(CommandTest):
         file = self.folder / "cache" / self.costs.name
         file.parent.mkdir()
         shutil.copy(self.costs, file)
-        self.assertIn("takes longer and is closer", self.hanji(*explain, **cache).stdout)
+        self.assertIn("takes longer and is closer", self.words(self.hanji(*explain, **cache).stdout))
         self.change_json(file, kernel="0.0.1")
-        stale = self.hanji(*explain, **cache).stdout
+        stale = self.words(self.hanji(*explain, **cache).stdout)
         for words in ("prices: timed just now", "stale: kernel was 0.0.1", "hanji bench --fit --ranks 2",
                       "by costs fitted to calls of 2 ranks"):
             self.assertIn(words, stale)
@@ -143,7 +143,7 @@ class Collectives(CommandTest):
         self.change_json(file, load=0)
         page = self.hanji(*explain, **cache).stdout
         self.assertRegex(page, r"prices: costs timed on [\d-]+ for 7 s\n")
-        self.assertIn("by costs fitted to calls of 2 ranks", page)
+        self.assertIn("by costs fitted to calls of 2 ranks", self.words(page))
         self.assertRegex(page, r"made of:\n +\w+: +\S")
 
     def test_what_moves_where_ranks_share_a_layer_is_explained(self):

@@ -75,6 +75,11 @@ class CommandTest(unittest.TestCase):
         return done
 
     @staticmethod
+    def words(text):
+        """Without the line breaks of a terminal's width."""
+        return " ".join(text.split())
+
+    @staticmethod
     def catches(process, number):
         """Whether a process has a handler for a signal by now."""
         status = pathlib.Path(f"/proc/{process}/status").read_text()

@@ -39,7 +39,7 @@ class Pairs(CommandTest):
         summary = self.read_json("run", "summary.json")
         self.assertGreater(summary["validation_accuracy"], summary["baseline"]["value"])
         self.assertIn("pairs_per_second", summary)
-        self.assertRegex(done.stdout, r"nats per pair, accuracy 0\.\d+; the likeliest length by")
+        self.assertRegex(self.words(done.stdout), r"nats per pair, accuracy 0\.\d+; the likeliest length by")
         self.assertIn("pairs.svg", done.stdout)
         self.assertIn("<svg", (self.folder / "run" / "pairs.svg").read_text())
 
@@ -61,7 +61,7 @@ class Pairs(CommandTest):
         summary = self.read_json("run", "summary.json")
         self.assertEqual(summary["baseline"]["name"], "the middle of the triangle bounds")
         self.assertGreater(summary["validation_accuracy"], summary["baseline"]["value"])
-        self.assertRegex(done.stdout, r"the middle of the triangle bounds has 0\.\d+")
+        self.assertRegex(self.words(done.stdout), r"the middle of the triangle bounds has 0\.\d+")
 
     def test_ranks_have_the_hash_and_the_memory_of_the_plan_in_stable(self):
         expected = self.small("one", *STABLE, "--ranks", 1, "--steps", 2)

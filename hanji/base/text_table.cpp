@@ -9,7 +9,7 @@ namespace hanji::base {
 namespace {
 
 constexpr size_t kGap = 2;          // Between two columns.
-constexpr size_t kBelowIndent = 4;  // Of the columns that stand below the others.
+constexpr size_t kBelowIndent = 2;  // Of the columns that stand below the others.
 
 /// Columns of the longest word.
 size_t longest_word(std::string_view text) {
@@ -144,7 +144,8 @@ std::string TextTable::text(int columns) const {
     Extent extent{text_columns(column.heading), longest_word(column.heading)};
     for (const Cells& row : rows_) {
       const size_t whole = text_columns(row[i]);
-      const size_t least = column.align == Align::kLeft ? longest_word(row[i]) : whole;
+      const bool breaks = column.align == Align::kLeft && !column.is_whole;
+      const size_t least = breaks ? longest_word(row[i]) : whole;
       extent = {std::max(extent.natural, whole), std::max(extent.least, least)};
     }
     extents.push_back(extent);

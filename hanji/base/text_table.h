@@ -17,6 +17,7 @@ class TextTable {
   struct Column {
     std::string heading = {};
     Align align = Align::kRight;
+    bool is_whole = false;  ///< Its cells never break: commands to paste.
   };
 
   /// `indent`: blanks before each line.

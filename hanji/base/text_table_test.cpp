@@ -44,11 +44,21 @@ TEST(TextTable, PutsTheLastColumnsBelowWhereTheyDoNotFit) {
   table.add({"1048576", "14.41", "72.76", "direct"});
   EXPECT_EQ(table.text(16),
             "   size   time\n"
-            "     rate\n"
-            "    algorithm\n"
+            "   rate\n"
+            "  algorithm\n"
             "1048576  14.41\n"
-            "    72.76\n"
-            "    direct\n");
+            "  72.76\n"
+            "  direct\n");
+}
+
+TEST(TextTable, KeepsWhatMustStayWholeBelowTheNumbers) {
+  TextTable table({{"seconds"}, {"flags", Align::kLeft, /*is_whole=*/true}});
+  table.add({"0.1", "--mesh tp=2 --set a=b"});
+  EXPECT_EQ(table.text(24),
+            "seconds\n"
+            "  flags\n"
+            "    0.1\n"
+            "  --mesh tp=2 --set a=b\n");
 }
 
 TEST(TextTable, HasNoLineOfHeadingsWithoutAny) {

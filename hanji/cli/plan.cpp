@@ -35,7 +35,8 @@ int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb v
   const plan::CapacityQuery query = capacity.query(verb, job.assignments()).or_throw();
   if (capacity.meshes()) {
     const auto table = plan::choose_meshes(query, capacity.only_mesh(verb).or_throw()).or_throw();
-    print_text(as_json ? plan::to_json(table) : plan::describe(table, output_columns()), as_json);
+    std::cout << (as_json ? plan::to_json(table) : plan::describe(table, output_columns()))
+              << std::flush;  // flags to paste stay whole
     return 0;
   }
   if (!capacity.svg().empty()) {
@@ -64,7 +65,8 @@ int show_meshes(const JobOptions& job, Verb verb, bool as_json) {
     std::cerr << "hanji: planning " << flags << "\n";
   };
   const plan::MeshTable table = train::plan_meshes(load, tell).or_throw();
-  print_text(as_json ? plan::to_json(table) : plan::describe(table, output_columns()), as_json);
+  std::cout << (as_json ? plan::to_json(table) : plan::describe(table, output_columns()))
+            << std::flush;  // flags to paste stay whole
   return 0;
 }
 

@@ -70,8 +70,8 @@ TEST(MeshTables, MarkTheRowsThatABusyMachineTimed) {
   table.fitting = {{.mesh = {.dp = 2, .fsdp = 1}, .seconds = 1, .load = 0.02},
                    {.mesh = {.pp = 2, .dp = 1, .fsdp = 1}, .seconds = 1.9, .load = 0.43}};
   const std::string text = describe(table);
-  EXPECT_THAT(text, HasSubstr("         1   --mesh dp=2\n"));
-  EXPECT_THAT(text, HasSubstr("       1.9*  --mesh pp=2\n"));
+  EXPECT_THAT(text, HasSubstr("        1   --mesh dp=2\n"));
+  EXPECT_THAT(text, HasSubstr("      1.9*  --mesh pp=2\n"));
   EXPECT_THAT(text, HasSubstr("other processes used up to 43 % of the CPUs"));
   EXPECT_THAT(to_json(table), HasSubstr("\"load\": 0.43"));
   table.fitting.pop_back();

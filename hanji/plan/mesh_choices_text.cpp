@@ -3,6 +3,7 @@
 #include <array>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
 #include "hanji/plan/mesh_choices.h"
 #include "hanji/topology/cpu_load.h"
@@ -36,8 +37,7 @@ std::string table_of(const std::vector<MeshChoice>& choices, int columns) {
                          {"layers"},
                          {"bub %"},
                          {"seconds "},
-                         {"best first", base::TextTable::Align::kLeft}},
-                        2);
+                         {"best first", base::TextTable::Align::kLeft, /*is_whole=*/true}});
   for (const MeshChoice& one : choices) {
     table.add({bytes_of_rank(one), amount(one.stage_bytes), amount(one.data_bytes),
                amount(one.layer_bytes), fmt::format("{:.1f}", 100 * one.bubble),
@@ -130,7 +130,8 @@ std::string describe(const MeshTable& table, int columns) {
   text += table_of(table.fitting, columns);
   if (table.fitting.empty()) text += "none fits\n";
   const std::string missing = marks_words(table) + missing_words(table);
-  return missing.empty() ? text : text + "\n" + missing;
+  constexpr int kHanging = 11;  // below what the first line of a note says
+  return missing.empty() ? text : text + "\n" + base::wrap(missing, columns, kHanging);
 }
 
 std::string to_json(const MeshTable& table) {
