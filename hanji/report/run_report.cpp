@@ -167,6 +167,44 @@ Json or_null(const std::optional<double>& value, double over) {
   return value ? Json(*value / over) : Json();
 }
 
+Json value_of(const Verdict& verdict) {
+  return {{"cause", name_of(verdict.cause)},
+          {"rank", verdict.rank < 0 ? Json() : Json(verdict.rank)},
+          {"where", verdict.where},
+          {"step_seconds", verdict.step_seconds},
+          {"lost_seconds", verdict.lost_seconds},
+          {"saving_seconds", verdict.saving_seconds},
+          {"sentence", verdict.sentence}};
+}
+
+Json value_of(const StepParts& one) {
+  return {{"rank", one.rank},
+          {"seconds", one.seconds},
+          {"compute", one.compute},
+          {"data", one.data},
+          {"exposed_transfer", one.exposed_transfer},
+          {"skew", one.skew},
+          {"cpu", one.cpu}};
+}
+
+/// By axis and by call, of a mean step.
+void add_sums(const StepAccount& sum, Json& json) {
+  const auto steps = static_cast<double>(sum.steps);
+  for (const AxisAccount& one : sum.axes) {
+    json["by_axis"].push_back({{"axis", one.axis},
+                               {"calls", static_cast<double>(one.calls) / steps},
+                               {"bytes", static_cast<double>(one.bytes) / steps},
+                               {"exposed_transfer", or_null(one.exposed_transfer, steps)},
+                               {"skew", or_null(one.skew, steps)}});
+  }
+  for (const CallAccount& one : sum.calls) {
+    json["by_call"].push_back({{"routine", one.routine},
+                               {"count", static_cast<double>(one.count) / steps},
+                               {"bytes", static_cast<double>(one.bytes) / steps},
+                               {"seconds", one.seconds / steps}});
+  }
+}
+
 }  // namespace
 
 std::string run_report(const RunRecords& run, int columns) {
@@ -194,43 +232,13 @@ std::string run_report_json(const RunRecords& run) {
                {"ranks", run.plan.ranks},
                {"mesh", mesh_of(run.plan)},
                {"steps", steps_done(run)},
-               {"verdict",
-                {{"cause", name_of(verdict.cause)},
-                 {"rank", verdict.rank < 0 ? Json() : Json(verdict.rank)},
-                 {"where", verdict.where},
-                 {"step_seconds", verdict.step_seconds},
-                 {"lost_seconds", verdict.lost_seconds},
-                 {"saving_seconds", verdict.saving_seconds},
-                 {"sentence", verdict.sentence}}},
-               {"products_rate", products_rate(run, verdict.step_seconds)}};
-  json["by_rank"] = Json::array();
-  for (const StepParts& one : mean_parts(run)) {
-    json["by_rank"].push_back({{"rank", one.rank},
-                               {"seconds", one.seconds},
-                               {"compute", one.compute},
-                               {"data", one.data},
-                               {"exposed_transfer", one.exposed_transfer},
-                               {"skew", one.skew},
-                               {"cpu", one.cpu}});
-  }
-  json["by_axis"] = Json::array();
-  json["by_call"] = Json::array();
-  const auto sum = all_ranks(run);
-  if (!sum) return base::dump(json, 1) + "\n";
-  const auto steps = static_cast<double>(sum->steps);
-  for (const AxisAccount& one : sum->axes) {
-    json["by_axis"].push_back({{"axis", one.axis},
-                               {"calls", static_cast<double>(one.calls) / steps},
-                               {"bytes", static_cast<double>(one.bytes) / steps},
-                               {"exposed_transfer", or_null(one.exposed_transfer, steps)},
-                               {"skew", or_null(one.skew, steps)}});
-  }
-  for (const CallAccount& one : sum->calls) {
-    json["by_call"].push_back({{"routine", one.routine},
-                               {"count", static_cast<double>(one.count) / steps},
-                               {"bytes", static_cast<double>(one.bytes) / steps},
-                               {"seconds", one.seconds / steps}});
-  }
+               {"verdict", value_of(verdict)},
+               {"products_rate", products_rate(run, verdict.step_seconds)},
+               {"by_rank", Json::array()},
+               {"by_axis", Json::array()},
+               {"by_call", Json::array()}};
+  for (const StepParts& one : mean_parts(run)) json["by_rank"].push_back(value_of(one));
+  if (const auto sum = all_ranks(run)) add_sums(*sum, json);
   return base::dump(json, 1) + "\n";
 }
 

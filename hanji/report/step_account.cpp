@@ -28,6 +28,11 @@ void add(std::optional<double>& sum, const std::optional<double>& more) {
   *sum += *more;
 }
 
+void keep_longest(std::vector<WaitAccount>& waits) {
+  std::ranges::stable_sort(waits, std::greater(), &WaitAccount::seconds);
+  if (waits.size() > kMaxWaits) waits.resize(kMaxWaits);
+}
+
 std::string_view rank_prefix() { return "waiting for rank "; }
 
 /// The events of a step, in the order in which they ended.
@@ -51,8 +56,7 @@ class EventSums {
     for (const auto& [of, seconds] : wait_seconds_) {
       account_.waits.push_back({of.first, of.second, seconds});
     }
-    std::ranges::stable_sort(account_.waits, std::greater(), &WaitAccount::seconds);
-    if (account_.waits.size() > kMaxWaits) account_.waits.resize(kMaxWaits);
+    keep_longest(account_.waits);
   }
 
  private:
@@ -185,6 +189,52 @@ std::optional<double> compute_seconds(const StepAccount& account) {
   return account.seconds - account.data - *account.exposed_transfer - *account.skew;
 }
 
+namespace {
+
+/// The one of `sums` for which `is_same` holds, or a new one at their end, which is a copy of `first`; nullptr then.
+template <class One, class IsSame>
+One* known_of(std::vector<One>& sums, const One& first, const IsSame& is_same) {
+  const auto found = std::ranges::find_if(sums, is_same);
+  if (found != sums.end()) return &*found;
+  sums.push_back(first);
+  return nullptr;
+}
+
+void add_axes(StepAccount& sum, const StepAccount& later) {
+  for (const AxisAccount& one : later.axes) {
+    const auto is_same = [&](const AxisAccount& known) { return known.axis == one.axis; };
+    AxisAccount* const known = known_of(sum.axes, one, is_same);
+    if (known == nullptr) continue;
+    known->calls += one.calls;
+    known->bytes += one.bytes;
+    add(known->exposed_transfer, one.exposed_transfer);
+    add(known->skew, one.skew);
+  }
+}
+
+void add_calls(StepAccount& sum, const StepAccount& later) {
+  for (const CallAccount& one : later.calls) {
+    const auto is_same = [&](const CallAccount& known) { return known.routine == one.routine; };
+    CallAccount* const known = known_of(sum.calls, one, is_same);
+    if (known == nullptr) continue;
+    known->count += one.count;
+    known->bytes += one.bytes;
+    known->seconds += one.seconds;
+  }
+}
+
+void add_waits(StepAccount& sum, const StepAccount& later) {
+  for (const WaitAccount& one : later.waits) {
+    const auto is_same = [&](const WaitAccount& known) {
+      return known.routine == one.routine && known.rank == one.rank;
+    };
+    if (WaitAccount* const known = known_of(sum.waits, one, is_same)) known->seconds += one.seconds;
+  }
+  keep_longest(sum.waits);
+}
+
+}  // namespace
+
 void add(StepAccount& sum, const StepAccount& later) {
   sum.step = later.step;
   sum.steps += later.steps;
@@ -197,39 +247,9 @@ void add(StepAccount& sum, const StepAccount& later) {
   add(sum.exposed_transfer, later.exposed_transfer);
   add(sum.skew, later.skew);
   sum.memory_bytes = later.memory_bytes;
-  for (const AxisAccount& one : later.axes) {
-    auto found = std::ranges::find(sum.axes, one.axis, &AxisAccount::axis);
-    if (found == sum.axes.end()) {
-      sum.axes.push_back(one);
-      continue;
-    }
-    found->calls += one.calls;
-    found->bytes += one.bytes;
-    add(found->exposed_transfer, one.exposed_transfer);
-    add(found->skew, one.skew);
-  }
-  for (const CallAccount& one : later.calls) {
-    auto found = std::ranges::find(sum.calls, one.routine, &CallAccount::routine);
-    if (found == sum.calls.end()) {
-      sum.calls.push_back(one);
-      continue;
-    }
-    found->count += one.count;
-    found->bytes += one.bytes;
-    found->seconds += one.seconds;
-  }
-  for (const WaitAccount& one : later.waits) {
-    const auto found = std::ranges::find_if(sum.waits, [&](const WaitAccount& known) {
-      return known.routine == one.routine && known.rank == one.rank;
-    });
-    if (found == sum.waits.end()) {
-      sum.waits.push_back(one);
-    } else {
-      found->seconds += one.seconds;
-    }
-  }
-  std::ranges::stable_sort(sum.waits, std::greater(), &WaitAccount::seconds);
-  if (sum.waits.size() > kMaxWaits) sum.waits.resize(kMaxWaits);
+  add_axes(sum, later);
+  add_calls(sum, later);
+  add_waits(sum, later);
 }
 
 uint64_t add_events(StepAccount& account, const trace::Recorder& recorder, uint64_t ticket) {

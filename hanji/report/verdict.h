@@ -21,9 +21,9 @@ struct StepParts {
   double cpu = 0;  ///< CPU time, beside those.
 };
 
-/// What most of a step's loss is due to; the first that the records cannot tell apart is kNotMeasured.
+/// What most of a step's loss is due to.
 enum class Cause : uint8_t {
-  kNotMeasured,
+  kNotMeasured,    ///< The records do not tell.
   kCompute,        ///< Nearly all of the step is computing, and no rank is slower than the others.
   kNothing,        ///< Losses, none of which is 80 % of them.
   kData,           ///< Waiting for samples.
