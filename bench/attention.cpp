@@ -59,7 +59,7 @@ at::Tensor ours(const Inputs& in, Attention attention) {
                                    {.heads = in.of.heads, .attention = attention});
 }
 
-/// As a module of PyTorch has it, whose projection adds its bias.
+/// Attends as a module of PyTorch does, whose projection adds its bias.
 at::Tensor torch_flash(const Inputs& in) {
   std::vector<at::Tensor> parts = in.qkv.chunk(3, 2);
   for (at::Tensor& part : parts) part = part.unflatten(2, {in.of.heads, -1}).transpose(1, 2);

@@ -43,7 +43,7 @@ struct GroupOptions {
   Progress progress = Progress::kCaller;
   trace::Recorder* recorder = nullptr;  ///< Must outlive the group; null records nothing.
   int usable_processors = 0;  ///< Of all ranks together; 0: the union of their affinity masks.
-  int threads_per_rank = 1;   ///< That compute; ranks poll less where they share processors.
+  int threads_per_rank = 1;  ///< Threads that compute; ranks poll less where they share processors.
   /// Chooses step lists. Its rates must be the same on every rank; null takes typical rates.
   std::shared_ptr<cost::Chooser> chooser = {};
   /// Where ranks share memory, that knows theirs by itself. A subgroup has those of its members.

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hanji::compute::internal {
 namespace HWY_NAMESPACE {
 
-/// As libtorch's lerp: from the nearer end, so that a weight of one gives the gradient itself.
+/// Interpolates as libtorch's lerp, from the nearer end, so that a weight of one gives the gradient itself.
 template <class D>
 HWY_INLINE hn::Vec<D> between(D d, hn::Vec<D> moment, hn::Vec<D> gradient, float weight) {
   const auto apart = hn::Sub(gradient, moment);

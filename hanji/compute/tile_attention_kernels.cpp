@@ -108,7 +108,7 @@ HWY_INLINE const BFloat16* halves_of(const uint32_t* words) {
 struct TileForward {
   TileExtent e;
   TileProduct product;
-  float scale;  ///< Of scores, in powers of two.
+  float scale;  ///< Scale of scores, in powers of two.
   BFloat16 *keys, *values, *rows;
   uint32_t *queries, *weights;
   float *scores, *mixed, *mixed_rows;
@@ -250,7 +250,7 @@ struct TileBackward {
   TileProduct product;
   float scale, power_scale;
   BFloat16 *keys, *keys_transposed, *values, *rows, *weights, *slopes;
-  uint32_t *queries, *g_out, *slope_pairs;    ///< Of one tile.
+  uint32_t *queries, *g_out, *slope_pairs;    ///< Operands of one tile.
   uint32_t *queries_of_band, *g_out_of_band;  ///< Pairs of tokens.
   float *g_keys, *g_values, *scores, *score_slopes, *g_queries, *g_query_rows;
 

@@ -16,7 +16,7 @@ const at::BFloat16* torch_halves(const BFloat16* p) {
   return reinterpret_cast<const at::BFloat16*>(p);
 }
 
-/// Of ones and twos, whose sums are exact in any order.
+/// Multiplies ones and twos, whose sums are exact in any order.
 bool multiplies() {
   constexpr int64_t kSize = 32;
   constexpr uint16_t kOne = 0x3F80, kTwo = 0x4000;

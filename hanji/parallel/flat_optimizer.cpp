@@ -43,7 +43,7 @@ constexpr int64_t kVector = 16;
 struct Cut {
   ParameterGroup group;
   TensorLists of;              ///< By buffer.
-  std::vector<size_t> pieces;  ///< Of the part.
+  std::vector<size_t> pieces;  ///< Pieces of the part.
 };
 
 std::vector<Cut> cut_by_group(const std::vector<FlatPiece>& pieces,
@@ -135,7 +135,7 @@ class AdamW : public FlatOptimizer {
   FlatPart part_;
   AdamWOptions options_;
   at::Tensor first_, second_, step_;
-  std::vector<at::Tensor> rounded_;  ///< Of the next step.
+  std::vector<at::Tensor> rounded_;  ///< Weights of the next step.
   std::vector<Cut> cuts_;
 };
 

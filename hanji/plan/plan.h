@@ -49,8 +49,8 @@ struct Plan {
   std::vector<MemoryLine> memory;  ///< Bytes of tensors on the rank with the maximum.
   ProcessMemory process = {};      ///< Memory of each rank's process beside these; unknown on GPUs.
   cost::Rates rates;
-  double load = 0;                  ///< As in PlanInputs.
-  topology::WaitChoice waits = {};  ///< Of the threads of each rank for one another.
+  double load = 0;                  ///< Load, as in PlanInputs.
+  topology::WaitChoice waits = {};  ///< How the threads of each rank wait for one another.
   HostLayout hosts;
   Prediction predicted;
   std::string job_hash;  ///< Of the keys that determine the result: model, data, train.
@@ -117,7 +117,7 @@ struct PlanInputs {
   double load =
       0;  ///< The largest share of CPUs that others used while kernels, rates or times were taken.
   double cpus_of_others = 0;      ///< Now, as topology::look_at_others() gives.
-  std::string wait_setting = {};  ///< As of topology::WaitFacts.
+  std::string wait_setting = {};  ///< The user's setting, as in topology::WaitFacts.
   DataFacts data = {};
   std::vector<int> ranks_per_host = {};    ///< Empty: one host. Else for all ranks.
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.

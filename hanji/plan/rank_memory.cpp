@@ -219,7 +219,7 @@ HeldState held_state(const Plan& plan, int64_t micro_batch, const ModelFacts& mo
           served.shares.range_of(part.data_coordinate).size() * element};
 }
 
-/// Of hanji's blocked kernels; that of vectors for those of the plan's kernels or else of this processor.
+/// Scratch of hanji's blocked kernels; that of vectors for those of the plan's kernels or else of this processor.
 int64_t attention_scratch(const Plan& plan, const ModelFacts& model) {
   const auto layer = std::ranges::find_if(
       model.layers, [](const LayerFacts& one) { return one.in_attention.has_value(); });

@@ -105,7 +105,7 @@ class EventSums {
   StepAccount& account_;
   const trace::Recorder& recorder_;
   std::vector<trace::Event> waits_;
-  std::vector<std::string> routines_;  ///< Of each wait.
+  std::vector<std::string> routines_;  ///< Routine of each wait.
   std::map<std::pair<std::string, int>, double> wait_seconds_;
 };
 

@@ -16,7 +16,7 @@ namespace hanji::report {
 struct CallAccount {
   std::string routine;
   int64_t count = 0;
-  int64_t bytes = 0;   ///< Of this rank's tensors.
+  int64_t bytes = 0;   ///< Bytes of this rank's tensors.
   double seconds = 0;  ///< From each call to its result, beside other work.
   bool operator==(const CallAccount&) const = default;
 };
@@ -52,7 +52,7 @@ struct StepAccount {
   std::optional<double> exposed_transfer = {};
   std::optional<double> skew = {};
   double cpu = 0;            ///< CPU time of all threads of the process.
-  int64_t memory_bytes = 0;  ///< Of tensors, after the last step.
+  int64_t memory_bytes = 0;  ///< Bytes of tensors, after the last step.
   std::vector<AxisAccount> axes = {};
   std::vector<CallAccount> calls = {};
   std::vector<WaitAccount> waits = {};  ///< The longest first, at most kMaxWaits.
@@ -61,7 +61,7 @@ struct StepAccount {
 
 inline constexpr size_t kMaxWaits = 6;
 
-/// Of the files of accounts in the folder of a run: their format, folder and names.
+/// The files of accounts in the folder of a run: their format, folder and names.
 inline constexpr int kAccountFormat = 1;
 inline constexpr std::string_view kAccountFolder = "steps";
 std::filesystem::path account_file(int rank);

@@ -23,7 +23,7 @@ struct MadeRun {
   int64_t steps = 60;
   uint64_t seed = 1;
   double noise =
-      0.01;  ///< Of the computing, of each rank and step; as much again common to all ranks of a step.
+      0.01;  ///< Noise of the computing, of each rank and step; as much again common to all ranks of a step.
   std::function<Own(int rank, int64_t step)> own = [](int, int64_t) { return Own{}; };
 };
 

@@ -41,7 +41,7 @@ struct Verdict {
   int rank = -1;      ///< The one to look at; -1: none.
   std::string where;  ///< The axis, or the routine in which the others wait; may be empty.
   double step_seconds = 0;
-  double lost_seconds = 0;    ///< Of a step, by all causes together.
+  double lost_seconds = 0;    ///< Seconds of a step, by all causes together.
   double saving_seconds = 0;  ///< What mending this cause saves of a step.
   std::string sentence;       ///< For people.
 };

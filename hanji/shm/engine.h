@@ -24,7 +24,7 @@ struct EngineOptions {
   /// Processors of all ranks together; 0: the union of their affinity masks. A smaller quota of
   /// processor time is known to the caller only.
   int usable_processors = 0;
-  int threads_per_rank = 1;             ///< That compute, and need a processor each.
+  int threads_per_rank = 1;             ///< Threads that compute, and need a processor each.
   trace::Recorder* recorder = nullptr;  ///< One event per call; the caller keeps it alive.
   std::optional<uint32_t> epoch;        ///< The same on all members; by default the segment's.
 };

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of all CPUs, or of some.
+/// CPU time of all CPUs, or of some.
 CpuTimes times_of(const std::string& stat, const std::vector<int>& cpus = {}) {
   const test::TemporaryFolder root;
   fs::create_directories(root.path() / "proc");

@@ -12,9 +12,9 @@ namespace hanji::topology {
 
 /// How the OpenMP threads of a rank wait for one another: at the end of parallel work, and for more of it.
 enum class WaitPolicy : uint8_t {
-  kRuntime,  ///< As OpenMP's runtime does by itself: they spin for milliseconds, and then sleep.
+  kRuntime,  ///< What OpenMP's runtime does by itself: they spin for milliseconds, and then sleep.
   kSleep,    ///< They sleep at once, and leave their CPUs to what else runs there.
-  kGiven,    ///< As the environment of the ranks says, in which nothing is changed.
+  kGiven,    ///< What the environment of the ranks says, in which nothing is changed.
 };
 
 /// "runtime", "sleep", "given".
@@ -31,9 +31,9 @@ struct WaitChoice {
 /// The facts by which a policy is chosen.
 struct WaitFacts {
   int ranks = 1;              ///< On this host.
-  int threads = 1;            ///< Of each rank.
+  int threads = 1;            ///< Threads of each rank.
   double cpus = 1;            ///< For all of them, as cpus_of() counts.
-  double cpus_of_others = 0;  ///< Of these CPUs, what other processes use now.
+  double cpus_of_others = 0;  ///< CPUs of these that other processes use now.
   std::string setting;        ///< The user's own, as wait_setting() reads it; empty: none.
   bool are_started = false;   ///< Ranks are there, and their environment is read already.
 };

@@ -24,7 +24,7 @@ struct LoopInputs {
   PrivateMemory& memory;
   StopSignal& stop;
   RunLog* log = nullptr;             ///< Rank 0 only.
-  StepAccounts* accounts = nullptr;  ///< Of this rank; none: nothing is written of its steps.
+  StepAccounts* accounts = nullptr;  ///< Writes what this rank does; none: nothing is written.
   int64_t first_step = 0;            ///< Steps of an earlier run.
   /// Called on every rank after step number `steps_done`, when a checkpoint is due.
   /// The saved state changes next after before_update.

@@ -9,11 +9,11 @@ namespace hanji::compute::internal {
 /// The numbers of an update, rounded to what elements are computed in.
 struct AdamWNumbers {
   float divisor;
-  float kept;    ///< Of a parameter, after weight decay.
-  float weight;  ///< Of the gradient in the first moment.
+  float kept;    ///< Share of a parameter, after weight decay.
+  float weight;  ///< Weight of the gradient in the first moment.
   float beta2;
   float rest2;  ///< 1 - beta2.
-  float root;   ///< Of the bias correction of the second moment.
+  float root;   ///< Root of the bias correction of the second moment.
   float epsilon;
   float step;  ///< Negative.
 };

@@ -17,11 +17,11 @@ struct TileShape {
 using TileProduct = void (*)(const TileShape& shape, const BFloat16* a, const BFloat16* b,
                              float* c);
 
-/// As attention_forward(); softmax[2 t] is the largest of a query's scores times log2(e) / sqrt(d).
+/// Does what attention_forward() does; softmax[2 t] is the largest of a query's scores times log2(e) / sqrt(d).
 void tile_attention_forward(const Head<BFloat16>& head, BFloat16* out, float* softmax,
                             float* scratch, TileProduct product);
 
-/// As attention_backward().
+/// Does what attention_backward() does.
 void tile_attention_backward(const Head<BFloat16>& head,
                              const AttentionBackward<BFloat16>& arguments, float* scratch,
                              TileProduct product);
