@@ -1,9 +1,8 @@
-#include "hanji/report/run_report.h"
-
 #include <memory>
 
 #include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/report/run_report.h"
 
 namespace hanji::cli {
 

@@ -28,7 +28,7 @@ TEST(Verdict, ACleanRunNamesNoRank) {
   }
 }
 
-/// As much as ten percent, and as little as is five times the noise of a mean.
+/// Slowness of 5, 10 and 20 percent, all above five times the noise of a mean.
 TEST(Verdict, ASlowRankIsNamedWithTheCallAndWhatMendingItSaves) {
   for (const double more : {1.05, 1.1, 1.2}) {
     for (uint64_t seed = 0; seed < 40; ++seed) {

@@ -113,7 +113,7 @@ TEST_F(CheckSameData, AChangedTextIsTheReasonThatItsModelDoesNotFit) {
   }
 }
 
-/// As for a run from a processor that rounds float32 products to bf16, or does not.
+/// The run is from a processor that rounds float32 products to bf16, or that does not: the other kind than this.
 TEST(PlanResumed, RefusesProductsOfAnotherToleranceThanTheRunHad) {
   const bool rounds_here = compute::error_of_small_products(compute::Gemm::kOneDnn) > 1e-4;
   SavedRun saved{.plan = {}};
