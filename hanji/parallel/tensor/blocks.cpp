@@ -33,11 +33,22 @@ bool lies_on_vectors(const at::Tensor& matrix) {
          is_whole(matrix.size(1));
 }
 
-/// A piece that is multiplied. What does not lie on vectors is copied, as kernels choose by that, and where a piece
+bool begins_a_line(const at::Tensor& x) {
+  constexpr int64_t kLine = 64;
+  return x.is_contiguous() && x.storage_offset() * x.element_size() % kLine == 0;
+}
+
+/// Whether a library multiplies it as it would alone. By the strides of bf16 oneDNN decides between tiles of AMX and
+/// vectors, which round differently.
+bool lies_as_alone(const at::Tensor& matrix) {
+  return matrix.scalar_type() == at::kBFloat16 ? begins_a_line(matrix) : lies_on_vectors(matrix);
+}
+
+/// A piece that is multiplied. What does not lie as alone is copied, as kernels choose by that, and where a piece
 /// lies depends on what else its rank has.
 at::Tensor factor(const at::Tensor& matrix, int64_t dim, Range range) {
   const at::Tensor own = piece(matrix, dim, range);
-  return lies_on_vectors(own) ? own : own.clone(at::MemoryFormat::Contiguous);
+  return lies_as_alone(own) ? own : own.clone(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
@@ -85,7 +96,7 @@ void fill_pieces(const FeatureBlocks& blocks, const at::Tensor& whole, int64_t d
     for (const Range range : ranges) {
       at::Tensor part = piece(whole, dim, range);
       const auto [left, right] = product(range);
-      if (part.scalar_type() != left.scalar_type() || lies_on_vectors(part)) {
+      if (part.scalar_type() != left.scalar_type() || lies_as_alone(part)) {
         compute::product_out(part, left, right);
       } else {
         part.copy_(at::mm(left, right));
@@ -385,9 +396,7 @@ FeatureBlocksPtr token_blocks(int64_t tokens, int64_t samples, const Axis& axis)
 }
 
 at::Tensor at_a_line(const at::Tensor& x) {
-  constexpr int64_t kLine = 64;
-  const int64_t offset = x.storage_offset() * static_cast<int64_t>(x.itemsize());
-  return x.is_contiguous() && offset % kLine == 0 ? x : x.clone(at::MemoryFormat::Contiguous);
+  return begins_a_line(x) ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor sum_of_terms(const at::Tensor& terms, const Axis& axis) {

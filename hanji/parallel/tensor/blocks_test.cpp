@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "hanji/lens/observer.h"
 #include "hanji/parallel/tensor/block_norm.h"
 #include "hanji/parallel/tensor/linear.h"
 #include "hanji/parallel/tensor/loss.h"
@@ -115,6 +116,30 @@ INSTANTIATE_TEST_SUITE_P(FeatureBlocks, BlocksOfType,
                                           testing::Values(at::kFloat, at::kBFloat16)));
 
 /// Four blocks on three ranks: 2, 1 and 1, of which the tree joins the last two.
+/// The strides of factors and results of products.
+class Strides : public lens::Observer {
+ public:
+  void before(const lens::Operation& operation) override {
+    if (operation.name() != "aten::mm" && operation.name() != "aten::addmm_") return;
+    ++num_products;
+    operation.for_each_input([&](const at::Tensor& one) {
+      if (!one.is_contiguous() && !one.t().is_contiguous()) ++num_strided;
+    });
+  }
+  int num_products = 0, num_strided = 0;
+};
+
+/// By them oneDNN takes tiles of AMX or vectors, whose bits differ.
+TEST(FeatureBlocks, NoBf16ProductHasStridesOfTheWhole) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    Strides strides;
+    const lens::Scope scope(strides);
+    (void)outcome_on(Axis().in_blocks(3), type);
+    EXPECT_GT(strides.num_products, 3 * 5 * 3 - 1);
+    EXPECT_EQ(strides.num_strided > 0, type == at::kFloat) << "or this would not see them";
+  }
+}
+
 TEST(FeatureBlocks, AFlatSumOfTheRanksTermsWouldBeSeen) {
   const layout::Placement placement{1, {160}, 16};
   const at::Tensor x = wave({kRows, 160}, 1), weight = wave({kFeatures, 160}, 2);
