@@ -251,6 +251,7 @@ Status Planner::decide_micro_batch() {
   };
   if (train.micro_batch == kAuto && !is_stable() && plan_.mesh.degree("pp") == 1) {
     while (micro_batch > train.grain && !fits(micro_batch)) {
+      plan_.micro_batch_wanted = std::min(cap_of_micro_batch(largest), largest);
       micro_batch = std::max(train.grain, micro_batch / 2 / train.grain * train.grain);
     }
   }

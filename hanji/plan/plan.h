@@ -43,6 +43,8 @@ struct Plan {
   std::vector<DataShare> shares;  ///< One per data coordinate.
   std::vector<std::vector<int>> cpus;  ///< Affinity mask of each rank; empty: not pinned.
   int64_t micro_batch = 1;             ///< Largest number of samples in one forward.
+  int64_t micro_batch_wanted =
+      0;  ///< What it would be, if memory had not halved it; 0: it has not.
   KernelChoice kernels;
   OperationTimes times = {};  ///< Of these kernels, at the job's sizes.
   int64_t num_buckets = 1;    ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.

@@ -305,6 +305,9 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.memory = read_list(fields, "memory", 64, read_line);
   if (fields.has("process")) plan.process = read_part(fields, "process", read_process);
   if (fields.has("waits")) plan.waits = read_part(fields, "waits", read_waits);
+  if (fields.has("micro_batch_wanted")) {
+    plan.micro_batch_wanted = fields.integer("micro_batch_wanted", 1, kMaxBytes);
+  }
   if (fields.has("load")) plan.load = fields.real("load", 0, 1);
   plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted",
@@ -347,6 +350,7 @@ std::string to_json(const Plan& plan) {
                        {"library_bytes", plan.process.library_bytes}};
   }
   json["rates"] = Json::parse(cost::to_json(plan.rates));
+  if (plan.micro_batch_wanted > 0) json["micro_batch_wanted"] = plan.micro_batch_wanted;
   if (plan.load > 0) json["load"] = plan.load;
   json["hosts"] = to_value(plan.hosts);
   json["predicted"] = to_value(plan.predicted);

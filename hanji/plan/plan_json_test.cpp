@@ -49,6 +49,14 @@ TEST(PlanJson, ReadsBackAsItWasWritten) {
   EXPECT_EQ(read->rates, plan.rates);
 }
 
+TEST(PlanJson, KeepsTheMicroBatchThatMemoryHasCut) {
+  Plan plan = some_plan();
+  for (const int64_t wanted : {0, 12}) {
+    plan.micro_batch_wanted = wanted;
+    EXPECT_EQ(plan_from_json(to_json(plan)).or_throw().micro_batch_wanted, wanted);
+  }
+}
+
 TEST(PlanJson, SaysTheLoadThatTimesWereTakenUnder) {
   PlanInputs inputs = some_inputs();
   inputs.load = 0.77;

@@ -139,6 +139,7 @@ TEST(MakePlan, AutomaticMicroBatchShrinksUntilItFits) {
   inputs.machine.available_bytes = int64_t{4} << 30;
   const Plan plan = made(inputs);
   EXPECT_LT(plan.micro_batch, 192);
+  EXPECT_EQ(plan.micro_batch_wanted, 192);
   EXPECT_EQ(plan.micro_batch % 3, 0);
   EXPECT_LE(total_bytes(plan.memory) * 2, inputs.machine.available_bytes);
   EXPECT_EQ(plan.shares[0].num_micro_batches,
