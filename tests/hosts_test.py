@@ -338,6 +338,16 @@ class Hosts(OnNetwork):
         for name in ("state_sha256", "train_loss"):
             self.assertEqual(hosts[name], one[name], name)
 
+    def test_what_each_step_took_on_another_host_lies_beside_the_first_ranks(self):
+        for host in range(2):
+            (self.folder / f"out{host}").mkdir()
+        (self.folder / "out").mkdir()
+        codes, run = train_where_hosts_differ(self.folder, "out", "")
+        self.assertEqual(codes, [0, 0], run.log(0))
+        of_rank = [(self.folder / folder / "steps" / "rank.1.jsonl").read_text() for folder in ("out0", "out1")]
+        self.assertEqual(len(of_rank[0].splitlines()), 2, of_rank[0])
+        self.assertEqual(*of_rank)
+
     def test_hanji_train_refuses_a_host_with_other_data(self):
         for host in range(2):
             (self.folder / f"text{host}").write_text(f"host {host} has this text. " * 300)

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "hanji/base/checksum.h"
+#include "hanji/base/clock.h"
 #include "hanji/base/random.h"
 #include "hanji/data/internal/cached_file.h"
 #include "hanji/data/internal/image_renderer.h"
@@ -100,6 +102,7 @@ struct BetonImages::State {
   int64_t num_classes = 0;
   uint64_t checksum = 0;
   internal::Pool<internal::ImageRenderer> renderers;
+  std::atomic<int64_t> fetching_ns = 0;
 
   State(internal::CachedFile opened, const BetonImagesOptions& chosen)
       : cached(std::move(opened)), options(chosen), colours(chosen.stages) {}
@@ -195,7 +198,9 @@ Status BetonImages::State::render(int64_t sample, From from, const ViewOf& view_
   const auto number = static_cast<uint64_t>(sample);
   HANJI_ASSIGN_OR_RETURN(const BetonValue label, file().read(number, label_field));
   const bool was_verified = file().is_verified(number);
+  const int64_t begun = base::now_ns();
   HANJI_ASSIGN_OR_RETURN(const BetonValue value, cached.read(number, image_field, from));
+  const int64_t waited_ns = base::now_ns() - begun;
   const internal::StoredImage image{.size = {value.width, value.height},
                                     .is_jpeg = value.mode == BetonImageMode::kJpeg,
                                     .bytes = value.bytes,
@@ -204,6 +209,7 @@ Status BetonImages::State::render(int64_t sample, From from, const ViewOf& view_
   auto renderer = renderers.take();
   const Status status =
       renderer->render(image, view_of(number, image.size), colours, options.size, out);
+  fetching_ns += waited_ns + renderer->take_waited_ns();
   renderers.give_back(std::move(renderer));
   if (!status.ok()) return status.at(fmt::format("sample {}", sample));
   write_label(label.integer, batch, row);
@@ -359,6 +365,10 @@ Status BetonImages::read_parts(size_t last, const SampleRow& into) const {
   return read_or_skip(Part::kTrain, into.index, [&](int64_t sample, From from) {
     return state_->render(sample, from, view_of, *into.batch, into.row);
   });
+}
+
+std::optional<double> BetonImages::fetching_seconds() const {
+  return static_cast<double>(state_->fetching_ns) * 1e-9;
 }
 
 bool BetonImages::mixes_pairs() const { return state_->options.stages.mixes(); }

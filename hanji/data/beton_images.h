@@ -71,6 +71,7 @@ class BetonImages final : public Source {
   /// is written with the levels, so that it comes after normalise.
   std::vector<std::string> parts() const override;
   Status read_parts(size_t last, const SampleRow& into) const override;
+  std::optional<double> fetching_seconds() const override;
   bool mixes_pairs() const override;
   void mix(const SampleRow& even, const SampleRow& odd) const override;
   /// Of the labels, places and sizes of all samples, the checksums of pages, the size and the stages. Of a

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "hanji/base/clock.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/beton_writer.h"
 #include "hanji/data/internal/test_images.h"
@@ -136,6 +137,21 @@ TEST_F(BetonImagesTest, AnEpochIsAnotherViewAndTheSameWheneverItIsRead) {
   EXPECT_FALSE(at::equal(read_one(open_labelled(path(), options), 0, 0).or_throw().image, first));
   EXPECT_TRUE(at::equal(read_one(images, 0).or_throw().image, read_one(images, 1).or_throw().image))
       << "without augmentation";
+}
+
+TEST_F(BetonImagesTest, TellsHowLongThreadsWaitedForBytes) {
+  const BetonImages images = open_labelled(write_images(path(), numbered(25)), plain_options());
+  double before = images.fetching_seconds().value();
+  EXPECT_EQ(before, 0);
+  for (int64_t i = 0; i < 25; ++i) {
+    const int64_t begun = base::now_ns();
+    ASSERT_TRUE(read_one(images, i, 0).ok());
+    const double passed = static_cast<double>(base::now_ns() - begun) * 1e-9;
+    const double now = images.fetching_seconds().value();
+    EXPECT_GT(now, before);
+    EXPECT_LE(now - before, passed);
+    before = now;
+  }
 }
 
 TEST_F(BetonImagesTest, AnErrorNamesTheSample) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "hanji/base/clock.h"
+
 namespace hanji::data::internal {
 namespace {
 
@@ -17,6 +19,7 @@ std::pair<int64_t, int64_t> covered(int64_t size, int64_t shift) {
 constexpr size_t kTouchedAtOnce = size_t{1} << 16;
 
 constexpr size_t kCacheLine = 64;
+constexpr size_t kPage = 4096;
 
 /// Of so many pixels a side, a few samples fill the caches before their batch is read.
 bool is_large(int64_t size) { return size >= 128; }
@@ -56,6 +59,7 @@ Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& vie
   across_ = &filter_of(crop.width, size);
   const Mirror mirror = view.is_flipped ? Mirror::kYes : Mirror::kNo;
   if (image.is_jpeg) {
+    if (!image.is_near) touch(image.bytes, kPage);
     HANJI_RETURN_IF_ERROR(jpeg_.begin(image.bytes, image.size, crop, bytes_behind_row(*across_)));
   }
   const auto row_of_file = static_cast<size_t>(3 * image.size.width);
@@ -67,7 +71,7 @@ Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& vie
     } else {
       if (!image.is_near && static_cast<size_t>(crop.y + y + 1) * row_of_file > touched) {
         const auto next = image.bytes.subspan(touched);
-        touch(next.first(std::min(kTouchedAtOnce, next.size())));
+        touch(next.first(std::min(kTouchedAtOnce, next.size())), kCacheLine);
         touched += kTouchedAtOnce;
       }
       row = raw_row(image, crop, y);
@@ -113,8 +117,10 @@ void ImageRenderer::resize_only(const ImageView& view, int64_t size) {
   for (int64_t y = 0; y < size; ++y) resized_row(view, y, size, pixels_.data());
 }
 
-void ImageRenderer::touch(std::span<const std::byte> bytes) {
-  for (size_t i = 0; i < bytes.size(); i += kCacheLine) touched_ += static_cast<uint64_t>(bytes[i]);
+void ImageRenderer::touch(std::span<const std::byte> bytes, size_t stride) {
+  const int64_t begun = base::now_ns();
+  for (size_t i = 0; i < bytes.size(); i += stride) touched_ += static_cast<uint64_t>(bytes[i]);
+  waited_ns_ += base::now_ns() - begun;
 }
 
 std::array<float*, 3> ImageRenderer::rows_between_zeros(int64_t padded, int64_t zeros) {
@@ -176,7 +182,7 @@ Status ImageRenderer::render(const StoredImage& image, const ImageView& view,
                                      image.bytes.size(), raw_bytes));
   }
   if (view.until == MadeUntil::kRead) {
-    touch(image.bytes);
+    touch(image.bytes, kCacheLine);
     return {};
   }
   HANJI_RETURN_IF_ERROR(resize_rows(image, view, size));

@@ -185,7 +185,9 @@ const layers::Batch& Prefetcher::read(int64_t step, layout::Range positions) {
 
 ReadingTime Prefetcher::reading_time() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->time;
+  ReadingTime time = state_->time;
+  time.fetching = state_->source.fetching_seconds();
+  return time;
 }
 
 int64_t Prefetcher::bytes() const {

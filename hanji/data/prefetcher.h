@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "hanji/data/batch.h"
 #include "hanji/data/loader.h"
@@ -14,7 +15,8 @@ namespace hanji::data {
 /// What reading has taken so far.
 struct ReadingTime {
   int64_t samples = 0;
-  double seconds = 0;  ///< Of the threads that read them, one after the other.
+  double seconds = 0;                   ///< Of the threads that read them, one after the other.
+  std::optional<double> fetching = {};  ///< Of these, as Source::fetching_seconds().
 };
 
 /// Reads the batches of a run on threads of its own: while the batches of one step are used, those of

@@ -84,6 +84,10 @@ class Source {
   /// a sample in the row.
   virtual Status read_parts(size_t last, const SampleRow& into) const;
 
+  /// Seconds in which threads have waited for bytes of samples so far, all threads one after the other; absent: it is
+  /// not told apart from making samples of them.
+  virtual std::optional<double> fetching_seconds() const { return std::nullopt; }
+
   /// The page of the file that each training sample is read from; empty: it is not stored in pages.
   virtual std::vector<uint32_t> train_pages() const { return {}; }
 

@@ -240,12 +240,15 @@ void add(StepAccount& sum, const StepAccount& later) {
   sum.steps += later.steps;
   for (double StepAccount::*part :
        {&StepAccount::seconds, &StepAccount::data, &StepAccount::forward, &StepAccount::backward,
-        &StepAccount::optimizer, &StepAccount::cpu}) {
+        &StepAccount::optimizer, &StepAccount::cpu, &StepAccount::reading}) {
     sum.*part += later.*part;
   }
   add(sum.transfer, later.transfer);
   add(sum.exposed_transfer, later.exposed_transfer);
   add(sum.skew, later.skew);
+  add(sum.fetching, later.fetching);
+  sum.major_faults += later.major_faults;
+  sum.samples += later.samples;
   sum.memory_bytes = later.memory_bytes;
   add_axes(sum, later);
   add_calls(sum, later);
@@ -272,6 +275,10 @@ std::string to_json(const StepAccount& account) {
                      {"exposed_transfer", rounded(account.exposed_transfer)},
                      {"skew", rounded(account.skew)},
                      {"cpu", rounded(account.cpu)},
+                     {"major_faults", account.major_faults},
+                     {"samples", account.samples},
+                     {"reading", rounded(account.reading)},
+                     {"fetching", rounded(account.fetching)},
                      {"memory_bytes", account.memory_bytes},
                      {"axes", array_of(account, "axes")},
                      {"calls", array_of(account, "calls")},
@@ -292,6 +299,10 @@ Result<StepAccount> step_account_from_json(std::string_view line) {
   HANJI_RETURN_IF_ERROR(read(json, "exposed_transfer", account.exposed_transfer));
   HANJI_RETURN_IF_ERROR(read(json, "skew", account.skew));
   HANJI_RETURN_IF_ERROR(read(json, "cpu", account.cpu));
+  HANJI_RETURN_IF_ERROR(read(json, "major_faults", account.major_faults));
+  HANJI_RETURN_IF_ERROR(read(json, "samples", account.samples));
+  HANJI_RETURN_IF_ERROR(read(json, "reading", account.reading));
+  HANJI_RETURN_IF_ERROR(read(json, "fetching", account.fetching));
   HANJI_RETURN_IF_ERROR(read(json, "memory_bytes", account.memory_bytes));
   HANJI_ASSIGN_OR_RETURN(const auto axes, rows_of(json, "axes", {"", 0, 0, nullptr, nullptr}));
   for (const Json& row : axes) {

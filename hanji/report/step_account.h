@@ -52,6 +52,11 @@ struct StepAccount {
   std::optional<double> exposed_transfer = {};
   std::optional<double> skew = {};
   double cpu = 0;            ///< CPU time of all threads of the process.
+  int64_t major_faults = 0;  ///< Pages that came from a disk while the process waited.
+  int64_t samples = 0;  ///< Samples that its threads have read meanwhile, also for later steps,
+  double reading = 0;   ///< in so many seconds, one thread after the other;
+  std::optional<double> fetching =
+      {};                    ///< of it, until their bytes were there. Absent: not told apart.
   int64_t memory_bytes = 0;  ///< Bytes of tensors, after the last step.
   std::vector<AxisAccount> axes = {};
   std::vector<CallAccount> calls = {};

@@ -80,6 +80,10 @@ StepAccount full() {
           .exposed_transfer = 0.02,
           .skew = 0.07,
           .cpu = 0.45,
+          .major_faults = 2,
+          .samples = 8,
+          .reading = 0.03,
+          .fetching = 0.02,
           .memory_bytes = 1000,
           .axes = {{"dp", 3, 400, 0.02, 0.07}, {"pp", 2, 80}},
           .calls = {{"all_reduce", 3, 400, 0.09}},
@@ -89,10 +93,10 @@ StepAccount full() {
 TEST(StepAccount, IsReadBackFromItsLine) {
   EXPECT_EQ(*step_account_from_json(to_json(full())), full());
   StepAccount untold = full();
-  untold.transfer = untold.exposed_transfer = untold.skew = std::nullopt;
+  untold.fetching = untold.transfer = untold.exposed_transfer = untold.skew = std::nullopt;
   EXPECT_EQ(*step_account_from_json(to_json(untold)), untold);
   EXPECT_FALSE(compute_seconds(untold).has_value());
-  EXPECT_LT(to_json(full()).size(), 400U);
+  EXPECT_LT(to_json(full()).size(), 500U);
 }
 
 TEST(StepAccount, WhatIsMissingOrOfAnotherTypeIsNamed) {
@@ -119,6 +123,9 @@ TEST(StepAccount, SumsKeepTheStepAndTheMemoryOfTheLaterOne) {
   EXPECT_DOUBLE_EQ(sum.seconds, 1.0);
   EXPECT_DOUBLE_EQ(*compute_seconds(sum), 2 * (0.5 - 0.01 - 0.02 - 0.07));
   EXPECT_EQ(sum.axes[0].bytes, 800);
+  EXPECT_EQ(sum.major_faults, 4);
+  EXPECT_EQ(sum.samples, 16);
+  EXPECT_DOUBLE_EQ(*sum.fetching, 0.04);
   EXPECT_FALSE(sum.axes[1].skew.has_value());
   EXPECT_EQ(sum.waits[0].rank, 2);
   later.skew.reset();

@@ -1,6 +1,7 @@
 #include "hanji/topology/cpu_load.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,10 +16,13 @@
 
 namespace hanji::topology {
 
-double own_cpu_seconds() {
+OwnUse own_use() {
   struct timespec now {};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  struct rusage used {};
+  ::getrusage(RUSAGE_SELF, &used);
+  return {.cpu_seconds = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9,
+          .major_faults = used.ru_majflt};
 }
 
 namespace {
@@ -45,7 +49,7 @@ Result<CpuTimes> read_lines(const std::filesystem::path& root,
                             const std::function<bool(std::string_view name)>& counts) {
   const auto path = root / "proc/stat";
   HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 4 << 20));
-  CpuTimes times{.busy = 0, .total = 0, .own = own_cpu_seconds()};
+  CpuTimes times{.busy = 0, .total = 0, .own = own_use().cpu_seconds};
   std::istringstream lines(text);
   int found = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -15,8 +16,12 @@ struct CpuTimes {
   double own = 0;    ///< Of all threads of this process.
 };
 
-/// CpuTimes::own alone, without a file.
-double own_cpu_seconds();
+/// What this process has used so far.
+struct OwnUse {
+  double cpu_seconds = 0;    ///< As CpuTimes::own.
+  int64_t major_faults = 0;  ///< Pages that came from a file or from swap while a thread waited.
+};
+OwnUse own_use();
 
 /// Reads `root`/proc/stat, which counts in hundredths of a second, and this process's clock.
 /// Errors  those of read_file(); corrupt for a file without the sums of all CPUs.

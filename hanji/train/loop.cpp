@@ -154,13 +154,13 @@ class Loop {
     on_device_->begin(batches_);
   }
 
-  /// Of the samples that the threads of this rank have read since the last step; none: they have read none.
-  std::optional<double> seconds_of_a_sample() {
+  /// What the threads of this rank have read since this was asked last.
+  data::ReadingTime reading_since_last() {
     if (prefetcher_) read_ = prefetcher_->reading_time();
     const data::ReadingTime before = std::exchange(read_before_, read_);
-    const int64_t samples = read_.samples - before.samples;
-    if (samples == 0) return {};
-    return (read_.seconds - before.seconds) / static_cast<double>(samples);
+    data::ReadingTime read = {read_.samples - before.samples, read_.seconds - before.seconds};
+    if (read_.fetching) read.fetching = *read_.fetching - before.fetching.value_or(0);
+    return read;
   }
 
   /// Threads begin on the rank that reads, with its first batch.
@@ -175,6 +175,7 @@ class Loop {
       data::read_batch(samples, loader_, step, positions, batch);
       read_.samples += positions.size();
       read_.seconds += static_cast<double>(base::now_ns() - begun) * 1e-9;
+      read_.fetching = samples.fetching_seconds();
       return;
     }
     if (!prefetcher_) {
@@ -211,7 +212,7 @@ class Loop {
     {
       const trace::Span span(recorder, "step", trace::Category::kStep);
       const std::vector<layers::Batch> batches = batches_of(number, seconds);
-      seconds.sample = seconds_of_a_sample();
+      seconds.reading = reading_since_last();
       result = inputs_.step(job_, config(),
                             {.number = number,
                              .micro_batches = batches,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "hanji/data/prefetcher.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/job.h"
 #include "hanji/train/private_memory.h"
@@ -37,7 +38,8 @@ struct LoopInputs {
 struct StepSeconds {
   double step = 0;
   double data = 0;
-  std::optional<double> sample = {};  ///< Seconds a sample of a thread that read some meanwhile.
+  data::ReadingTime reading =
+      {};  ///< Of this rank's threads, until the samples of the step were there.
   std::optional<CallSeconds> calls = {};  ///< Absent if the engine does not measure them.
 };
 

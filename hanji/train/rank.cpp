@@ -303,6 +303,7 @@ class RankRun {
       base::throw_if_error(trace::write_chrome_trace(
           folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
     }
+    if (plan_.hosts.several()) gather_accounts(world_.group(), options_.out);
     const int64_t copied = saver_.copy_bytes() + job.strategy->window_bytes();
     const std::vector<int64_t> peaks = gather(memory_.peak_bytes() + copied, "peaks");
     const std::vector<int64_t> device_peaks = gather(memory_.device().peak, "peaks of GPUs");

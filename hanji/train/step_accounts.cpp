@@ -1,11 +1,16 @@
 #include "hanji/train/step_accounts.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <array>
+#include <cstring>
+#include <numeric>
 
 #include "hanji/base/file.h"
-#include "hanji/topology/cpu_load.h"
+#include "hanji/comm/broadcast.h"
+#include "hanji/comm/gather.h"
+#include "hanji/comm/host_values.h"
 
 namespace hanji::train {
 namespace {
@@ -14,6 +19,16 @@ std::optional<double> seconds_between(const comm::Stats& before, const comm::Sta
                                       int64_t comm::CallTimes::*member) {
   if (!before.times || !after.times) return std::nullopt;
   return static_cast<double>((*after.times).*member - (*before.times).*member) * 1e-9;
+}
+
+/// The file of a rank as bytes; empty: it cannot be read.
+at::Tensor bytes_of(const std::filesystem::path& path) {
+  constexpr size_t kMaxBytes = size_t{256} << 20;
+  const auto text = base::read_file(path, kMaxBytes);
+  if (!text.ok()) return at::empty({0}, at::kByte);
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text->size())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text->data(), text->size());
+  return bytes;
 }
 
 std::string header_of(const plan::Plan& plan, int rank, int64_t first_step) {
@@ -48,7 +63,7 @@ StepAccounts::StepAccounts(const Job& job, const plan::Plan& plan, const std::fi
 void StepAccounts::begin() {
   if (!writer_) return;
   before_ = stats_of_axes();
-  cpu_before_ = topology::own_cpu_seconds();
+  used_before_ = topology::own_use();
   if (const trace::Recorder* recorder = job_.group.recorder()) {
     // Past evaluation and checkpoints.
     ticket_ = recorder->for_each_since(ticket_, [](const trace::Event&) {});
@@ -57,10 +72,15 @@ void StepAccounts::begin() {
 
 void StepAccounts::end(int64_t steps_done, const StepSeconds& seconds, int64_t memory_bytes) {
   if (!writer_) return;
+  const topology::OwnUse used = topology::own_use();
   report::StepAccount account{.step = steps_done,
                               .seconds = seconds.step,
                               .data = seconds.data,
-                              .cpu = topology::own_cpu_seconds() - cpu_before_,
+                              .cpu = used.cpu_seconds - used_before_.cpu_seconds,
+                              .major_faults = used.major_faults - used_before_.major_faults,
+                              .samples = seconds.reading.samples,
+                              .reading = seconds.reading.seconds,
+                              .fetching = seconds.reading.fetching,
                               .memory_bytes = memory_bytes,
                               .axes = axes_since_begin()};
   if (seconds.calls) {
@@ -123,6 +143,34 @@ void StepAccounts::give_up(const Status& status) {
   writer_.reset();
   tell_(fmt::format("{} is not written any more, training goes on: {}",
                     report::account_file(job_.group.rank()).string(), status.message()));
+}
+
+void gather_accounts(const comm::Group& group, const std::filesystem::path& out) {
+  const int rank = group.rank();
+  const at::Tensor own = bytes_of(out / report::account_file(rank));
+  // What lies before the first rank already, on a file system that hosts share, is not sent.
+  at::Tensor is_there = at::zeros({group.size()}, at::kLong);
+  for (int r = 0; rank == 0 && r < group.size(); ++r) {
+    is_there[r] = std::filesystem::exists(out / report::account_file(r)) ? 1 : 0;
+  }
+  comm::broadcast(is_there, 0, group, {.label = "steps that are here"}).wait();
+  const bool sends = is_there[rank].item<int64_t>() == 0;
+  at::Tensor sizes = at::empty({group.size()}, at::kLong);
+  const at::Tensor mine = at::full({1}, sends ? own.numel() : 0, at::kLong);
+  comm::all_gather_on_host(sizes, mine, group, {.label = "sizes of steps"});
+  const std::vector<int64_t> counts(sizes.const_data_ptr<int64_t>(),
+                                    sizes.const_data_ptr<int64_t>() + group.size());
+  const int64_t all = std::reduce(counts.begin(), counts.end());
+  if (all == 0) return;
+  at::Tensor texts = at::empty({rank == 0 ? all : 0}, at::kByte);
+  comm::gather(texts, sends ? own : own.narrow(0, 0, 0), counts, 0, group, {.label = "steps"})
+      .wait();
+  const auto* text = static_cast<const char*>(texts.const_data_ptr());
+  for (int r = 0; rank == 0 && r < group.size(); text += counts[r], ++r) {
+    if (counts[r] == 0) continue;
+    (void)base::write_file_atomic(out / report::account_file(r),
+                                  std::string_view(text, static_cast<size_t>(counts[r])));
+  }
 }
 
 }  // namespace hanji::train

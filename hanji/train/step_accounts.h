@@ -10,6 +10,7 @@
 
 #include "hanji/plan/plan.h"
 #include "hanji/report/step_account.h"
+#include "hanji/topology/cpu_load.h"
 #include "hanji/trace/jsonl.h"
 #include "hanji/train/job.h"
 #include "hanji/train/loop.h"
@@ -53,10 +54,17 @@ class StepAccounts {
   std::optional<trace::JsonlWriter> writer_;
   std::function<void(const std::string&)> tell_;
   std::vector<AxisStats> before_;
-  double cpu_before_ = 0;
+  topology::OwnUse used_before_;
   uint64_t ticket_ = 0;
   std::optional<report::StepAccount> kept_;
   int64_t lines_ = 0, steps_per_line_ = 1;
 };
+
+/// Copies to the first rank's folder the accounts of ranks whose files do not lie there, as on other hosts.
+///
+/// Order   collective, at the end of a run, after flush(); a run that fails leaves them where they are.
+/// Cost    one call of all accounts' bytes: some hundred a step and rank.
+/// Errors  throws those of the calls. A file that cannot be read or written is left out, as a report then says.
+void gather_accounts(const comm::Group& group, const std::filesystem::path& out);
 
 }  // namespace hanji::train

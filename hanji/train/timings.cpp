@@ -37,7 +37,8 @@ std::optional<CallSeconds> median_calls(std::span<const StepSeconds> steps) {
 double sample_median(std::span<const StepSeconds> steps) {
   std::vector<double> values;
   for (const StepSeconds& step : steps) {
-    if (step.sample) values.push_back(*step.sample);
+    const data::ReadingTime& read = step.reading;
+    if (read.samples > 0) values.push_back(read.seconds / static_cast<double>(read.samples));
   }
   return quantile(std::move(values), 0.5);
 }

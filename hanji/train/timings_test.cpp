@@ -18,9 +18,9 @@ TEST(Timings, LeaveTheFirstStepOut) {
 
 // The first step of a run waits for the first pages of its file.
 TEST(Timings, SecondsOfASampleAreThoseOfTheMedianStepThatHasReadSome) {
-  std::vector<StepSeconds> steps(9, {.step = 2, .sample = .25});
-  steps.front().sample = 100;
-  steps.back().sample = std::nullopt;
+  std::vector<StepSeconds> steps(9, {.step = 2, .reading = {2, .5}});
+  steps.front().reading.seconds = 100;
+  steps.back().reading = {};
   EXPECT_EQ(timings_of(steps).sample, .25);
   EXPECT_EQ(timings_of({{.step = 3}}).sample, 0);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -58,12 +59,15 @@ class ImageRenderer {
   Status render(const StoredImage& image, const ImageView& view, const ColourScale& colours,
                 int64_t size, float* out);
 
+  /// Nanoseconds in which render() waited for bytes of a file since this was asked last.
+  int64_t take_waited_ns() { return std::exchange(waited_ns_, 0); }
+
  private:
   /// Made at the first use, and kept until another of its place is.
   const LineFilter& filter_of(int64_t inputs, int64_t outputs);
   Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
-  /// Reads a byte of each cache line, one after the other.
-  void touch(std::span<const std::byte> bytes);
+  /// Reads a byte of each `stride`, one after the other: what follows finds them in memory.
+  void touch(std::span<const std::byte> bytes, size_t stride);
   /// A row of a raw image, with the bytes behind it that resize_across() may read.
   const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);
   /// Row y of the resized sample, mirrored as the view says: one of those in `rows_`, or in `memory`.
@@ -89,6 +93,7 @@ class ImageRenderer {
   std::vector<float> scaled_;
   int64_t zeros_ = 0;  ///< Before and behind each row of scaled_.
   uint64_t touched_ = 0;
+  int64_t waited_ns_ = 0;
 };
 
 }  // namespace hanji::data::internal
