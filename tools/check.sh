@@ -14,6 +14,7 @@ docs        every command of docs/
 examples    every example, alone and as ranks
 launchers   mpirun, torchrun and srun start our programs; torch.distributed's operations from Python
 stable      stable bits over many plans
+verdicts    40 runs with a slow rank, a slow reader or nothing: the report names it
 readers     a checkpoint, a trace and a curve read by Python's own readers
 pipelines   pipeline schedules against PyTorch's classes, its validation and its simulator; random jobs; memory; bubbles
 meshes      meshes of all axes train as one process does, in float64 and in stable bits
@@ -117,6 +118,12 @@ check_stable() {
   # Two cases at once, the last of the file first, which take longest.
   sed -n 's/.*def \(test_[a-z_0-9]*\).*/StableMatrix.\1/p' tests/stable_matrix.py | tac |
     HANJI_BINARY=$PWD/build/dev/bin/hanji xargs -P 2 -n 1 .venv/bin/python -B tests/stable_matrix.py -v
+}
+
+check_verdicts() {
+  build hanji_cli hanji_slow_rank
+  HANJI_BINARY=$PWD/build/dev/bin/hanji HANJI_SLOW_RANK=$PWD/build/dev/tests/hanji_slow_rank \
+    .venv/bin/python -B tests/verdict_runs.py
 }
 
 check_readers() {

@@ -18,7 +18,7 @@ class RunRecordsTest : public testing::Test {
  protected:
   RunRecordsTest() {
     std::filesystem::create_directories(folder_.path() / kAccountFolder);
-    std::ofstream(folder_.path() / "plan.json") << plan::to_json(test_run::plan_of(2));
+    std::ofstream(folder_.path() / "plan.json") << plan::to_json(test_run::plan_of({.ranks = 2}));
   }
   void add(int rank, const std::string& text) {
     std::ofstream(folder_.path() / account_file(rank), std::ios::app) << text;

@@ -167,14 +167,27 @@ Json or_null(const std::optional<double>& value, double over) {
   return value ? Json(*value / over) : Json();
 }
 
+Json values_of(const std::vector<Saving>& causes) {
+  Json all = Json::array();
+  for (const Saving& one : causes) {
+    all.push_back({{"cause", name_of(one.cause)},
+                   {"ranks", one.ranks},
+                   {"where", one.where},
+                   {"saving_seconds", *one.seconds},
+                   {"sentence", one.sentence}});
+  }
+  return all;
+}
+
 Json value_of(const Verdict& verdict) {
   return {{"cause", name_of(verdict.cause)},
           {"rank", verdict.rank < 0 ? Json() : Json(verdict.rank)},
           {"where", verdict.where},
           {"step_seconds", verdict.step_seconds},
           {"lost_seconds", verdict.lost_seconds},
-          {"saving_seconds", verdict.saving_seconds},
-          {"sentence", verdict.sentence}};
+          {"saving_seconds", verdict.saving_seconds ? Json(*verdict.saving_seconds) : Json()},
+          {"sentence", verdict.sentence},
+          {"causes", values_of(verdict.causes)}};
 }
 
 Json value_of(const StepParts& one) {

@@ -29,7 +29,7 @@ TEST(RunReport, FitsFortyLinesOfEightyColumns) {
 
 TEST(RunReport, SaysTheVerdictAndTheSecondsByRankAxisAndCall) {
   const std::string text = run_report(slow_third(4));
-  EXPECT_THAT(text, HasSubstr("verdict      rank 3 (dp=3) computes longest"));
+  EXPECT_THAT(text, HasSubstr("verdict      rank 3 computes 29.7 % longer than the others"));
   EXPECT_THAT(text, HasSubstr("wait for it in"));
   EXPECT_THAT(text, testing::ContainsRegex("rank +step +compute +samples +bytes +waits +CPU"));
   EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.00 MiB +200 us +2"));

@@ -1,0 +1,93 @@
+#include "hanji/report/step_parts.h"
+
+#include <fmt/format.h>
+
+#include "hanji/base/units.h"
+
+namespace hanji::report {
+namespace {
+
+StepParts parts_of(int rank, const StepAccount& one, double compute) {
+  const auto steps = static_cast<double>(one.steps);
+  return {.rank = rank,
+          .seconds = one.seconds / steps,
+          .compute = compute / steps,
+          .data = one.data / steps,
+          .exposed_transfer = *one.exposed_transfer / steps,
+          .skew = *one.skew / steps,
+          .cpu = one.cpu / steps,
+          .faults = static_cast<double>(one.major_faults) / steps};
+}
+
+}  // namespace
+
+std::vector<StepLine> lines_of(const RunRecords& run) {
+  std::vector<StepLine> lines;
+  if (std::ssize(run.ranks) != run.plan.ranks) return {};
+  const std::vector<StepAccount>& first = run.ranks.front().accounts;
+  for (const RankSteps& rank : run.ranks) {
+    if (rank.accounts.size() != first.size()) return {};
+  }
+  for (size_t i = 1; i < first.size(); ++i) {
+    StepLine line{.steps = first[i].steps};
+    for (const RankSteps& rank : run.ranks) {
+      const StepAccount& one = rank.accounts[i];
+      const auto compute = compute_seconds(one);
+      if (!compute || one.step != first[i].step || one.steps != line.steps) return {};
+      line.ranks.push_back(parts_of(rank.rank, one, *compute));
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string why_no_lines(const RunRecords& run) {
+  const std::string folder = (run.folder / kAccountFolder).string();
+  if (run.ranks.empty()) {
+    return fmt::format("{} has no records of steps; runs of this build write them", folder);
+  }
+  if (std::ssize(run.ranks) != run.plan.ranks) {
+    return fmt::format("records of {} of {} lie here; copy those of the other hosts into {}",
+                       run.ranks.size(), base::counted(run.plan.ranks, "rank"), folder);
+  }
+  for (const RankSteps& rank : run.ranks) {
+    for (const StepAccount& one : rank.accounts) {
+      if (!compute_seconds(one)) {
+        return fmt::format("the engine {} does not tell moving bytes from waiting for a rank",
+                           plan::name_of(run.plan.config.comm.engine));
+      }
+    }
+  }
+  return "records of the ranks have different steps";
+}
+
+int64_t steps_of(const std::vector<StepLine>& lines) {
+  int64_t steps = 0;
+  for (const StepLine& line : lines) steps += line.steps;
+  return steps;
+}
+
+double mean_of(const StepLine& line, double StepParts::*part) {
+  double sum = 0;
+  for (const StepParts& rank : line.ranks) sum += rank.*part;
+  return sum / static_cast<double>(line.ranks.size());
+}
+
+std::vector<StepParts> mean_parts(const std::vector<StepLine>& lines) {
+  std::vector<StepParts> parts;
+  if (lines.empty()) return parts;
+  for (size_t i = 0; i < lines.front().ranks.size(); ++i) {
+    StepParts mean{.rank = lines.front().ranks[i].rank};
+    for (double StepParts::*part :
+         {&StepParts::seconds, &StepParts::compute, &StepParts::data, &StepParts::exposed_transfer,
+          &StepParts::skew, &StepParts::cpu, &StepParts::faults}) {
+      mean.*part = mean_over(lines, [&](const StepLine& line) { return line.ranks[i].*part; });
+    }
+    parts.push_back(mean);
+  }
+  return parts;
+}
+
+std::vector<StepParts> mean_parts(const RunRecords& run) { return mean_parts(lines_of(run)); }
+
+}  // namespace hanji::report
