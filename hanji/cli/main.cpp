@@ -22,6 +22,9 @@ int run_command(int argc, char** argv) {
       std::string(hanji::base::version()));
   const hanji::cli::Verb root = command.root();
   root.require_verb();
+  root.footer(
+      "Begin with: hanji train --out first    (then: hanji report first)\n"
+      "Help of one: hanji train --help. Pages on each topic: docs/README.md beside the sources.");
   hanji::cli::add_train(root);
   hanji::cli::add_generate(root);
   hanji::cli::add_run(root);

@@ -81,6 +81,12 @@ int join_job(const JobOptions& job, const TrainFlags& flags) {
 
 void add_train(Verb command) {
   const Verb verb = command.add_verb("train", "Train a GPT on your text with one rank per core");
+  verb.footer(
+      "Axes of --mesh, outer to inner: pp cuts layers, dp and fsdp samples (fsdp state as well), "
+      "cp "
+      "tokens, tp features or, in its place, axial rows of pairs.\n"
+      "Every key with its meaning: hanji plan --keys. What a job would need, without a start: "
+      "hanji plan, hanji plan --meshes.");
   auto job = std::make_shared<JobOptions>();
   auto flags = std::make_shared<TrainFlags>();
   job->add_to(verb);
