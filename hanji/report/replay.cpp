@@ -29,9 +29,9 @@ std::vector<std::vector<size_t>> pipelines_of(const plan::Plan& plan) {
   return pipelines;
 }
 
-std::vector<StepLine> some_of(const std::vector<StepLine>& lines) {
+std::vector<LineParts> some_of(const std::vector<LineParts>& lines) {
   if (lines.size() <= kMostLines) return lines;
-  std::vector<StepLine> some;
+  std::vector<LineParts> some;
   for (size_t i = 0; i < kMostLines; ++i) some.push_back(lines[i * lines.size() / kMostLines]);
   return some;
 }
@@ -45,7 +45,7 @@ double first_compute(const schedule::ActionList& actions,
 
 }  // namespace
 
-Replay::Replay(const plan::Plan& plan, const std::vector<StepLine>& lines)
+Replay::Replay(const plan::Plan& plan, const std::vector<LineParts>& lines)
     : plan_(plan), lines_(some_of(lines)), work_(planned_work(plan)) {
   if (plan.mesh.degree("pp") == 1) return;
   stages_ = plan::stage_times(plan.model, plan.times, plan::stages_of(plan), 1);
@@ -59,10 +59,10 @@ Replay::Replay(const plan::Plan& plan, const std::vector<StepLine>& lines)
 }
 
 double Replay::seconds(const Without& without) const {
-  return mean_over(lines_, [&](const StepLine& line) { return meeting(line, without); });
+  return mean_over(lines_, [&](const LineParts& line) { return meeting(line, without); });
 }
 
-std::vector<double> Replay::own_seconds(const StepLine& line, const Without& without) const {
+std::vector<double> Replay::own_seconds(const LineParts& line, const Without& without) const {
   std::vector<double> own;
   for (const StepParts& one : line.ranks) {
     own.push_back(one.compute - (without.stolen ? stolen_seconds(one) : 0));
@@ -72,7 +72,7 @@ std::vector<double> Replay::own_seconds(const StepLine& line, const Without& wit
   return own;
 }
 
-double Replay::meeting(const StepLine& line, const Without& without) const {
+double Replay::meeting(const LineParts& line, const Without& without) const {
   const std::vector<double> own = own_seconds(line, without);
   const double moved = without.transfer ? 0 : mean_of(line, &StepParts::exposed_transfer);
   if (!schedules_.empty() && !without.bubble) return of_pipelines(line, own, !without.data) + moved;
@@ -84,7 +84,7 @@ double Replay::meeting(const StepLine& line, const Without& without) const {
 }
 
 /// A rank that waits for samples delays what it is late for: its first action.
-double Replay::of_pipelines(const StepLine& line, const std::vector<double>& own,
+double Replay::of_pipelines(const LineParts& line, const std::vector<double>& own,
                             bool waits) const {
   double longest = 0;
   for (const std::vector<size_t>& ranks : pipelines_) {

@@ -25,18 +25,18 @@ struct Without {
 /// Cost    of at most 32 lines; of a pipeline, its schedule's actions for each line.
 class Replay {
  public:
-  Replay(const plan::Plan& plan, const std::vector<StepLine>& lines);
+  Replay(const plan::Plan& plan, const std::vector<LineParts>& lines);
 
   /// The mean of a step.
   double seconds(const Without& without) const;
 
  private:
-  std::vector<double> own_seconds(const StepLine& line, const Without& without) const;
-  double meeting(const StepLine& line, const Without& without) const;
-  double of_pipelines(const StepLine& line, const std::vector<double>& own, bool waits) const;
+  std::vector<double> own_seconds(const LineParts& line, const Without& without) const;
+  double meeting(const LineParts& line, const Without& without) const;
+  double of_pipelines(const LineParts& line, const std::vector<double>& own, bool waits) const;
 
   const plan::Plan& plan_;
-  std::vector<StepLine> lines_;
+  std::vector<LineParts> lines_;
   std::vector<double> work_;
   std::vector<schedule::PipelineSchedule>
       schedules_;                               ///< By data coordinate; empty without pipelines.

@@ -35,7 +35,7 @@ std::string part_of(double part, double whole) {
 
 class Finder {
  public:
-  Finder(const RunRecords& run, const std::vector<StepLine>& lines)
+  Finder(const RunRecords& run, const std::vector<LineParts>& lines)
       : run_(run),
         plan_(run.plan),
         lines_(lines),
@@ -294,7 +294,7 @@ class Finder {
 
   const RunRecords& run_;
   const plan::Plan& plan_;
-  const std::vector<StepLine>& lines_;
+  const std::vector<LineParts>& lines_;
   Replay replay_;
   std::vector<StepParts> means_;
   StepAccount sum_;
@@ -311,7 +311,7 @@ std::string_view name_of(Cause cause) {
   return kNames[static_cast<size_t>(cause)];
 }
 
-Savings savings_of(const RunRecords& run, const std::vector<StepLine>& lines) {
+Savings savings_of(const RunRecords& run, const std::vector<LineParts>& lines) {
   return Finder(run, lines).find();
 }
 

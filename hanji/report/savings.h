@@ -49,6 +49,6 @@ struct Savings {
 
 /// Replays the steps without each cause.
 /// `lines`: those of the run, at least one.
-Savings savings_of(const RunRecords& run, const std::vector<StepLine>& lines);
+Savings savings_of(const RunRecords& run, const std::vector<LineParts>& lines);
 
 }  // namespace hanji::report

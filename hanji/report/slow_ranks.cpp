@@ -43,7 +43,7 @@ double lines_of_one(const std::vector<double>& values, double middle) {
 
 class Excesses {
  public:
-  Excesses(const plan::Plan& plan, const std::vector<StepLine>& lines)
+  Excesses(const plan::Plan& plan, const std::vector<LineParts>& lines)
       : lines_(lines), work_(planned_work(plan)) {
     for (const StepParts& one : lines.front().ranks) {
       stages_.push_back(plan.mesh.coordinate(one.rank, "pp"));
@@ -54,7 +54,7 @@ class Excesses {
     const std::vector<size_t> peers = peers_of(index);
     if (peers.empty()) return std::nullopt;
     std::vector<double> values;
-    for (const StepLine& line : lines_) values.push_back(excess(line, index, peers));
+    for (const LineParts& line : lines_) values.push_back(excess(line, index, peers));
     const double middle = median(values);
     std::vector<double> apart;
     for (const double one : values) apart.push_back(std::abs(one - middle));
@@ -76,14 +76,14 @@ class Excesses {
     return of_stage.empty() ? others : of_stage;
   }
 
-  double excess(const StepLine& line, size_t index, const std::vector<size_t>& peers) const {
+  double excess(const LineParts& line, size_t index, const std::vector<size_t>& peers) const {
     std::vector<double> others;
     for (const size_t i : peers) others.push_back(own_seconds(line.ranks[i]) / work_[i]);
     const double usual = median(others);
     return usual > 0 ? own_seconds(line.ranks[index]) / work_[index] / usual - 1 : 0;
   }
 
-  const std::vector<StepLine>& lines_;
+  const std::vector<LineParts>& lines_;
   std::vector<double> work_;
   std::vector<int> stages_;
 };
@@ -102,7 +102,7 @@ std::vector<double> planned_work(const plan::Plan& plan) {
   return work;
 }
 
-std::vector<SlowRank> slow_ranks(const plan::Plan& plan, const std::vector<StepLine>& lines) {
+std::vector<SlowRank> slow_ranks(const plan::Plan& plan, const std::vector<LineParts>& lines) {
   std::vector<SlowRank> slow;
   if (lines.empty()) return slow;
   const Excesses excesses(plan, lines);

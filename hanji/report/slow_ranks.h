@@ -24,7 +24,7 @@ struct SlowRank {
 ///         is to be 4.5 of its standard errors above 0, which count how far lines that follow each other are alike.
 /// Source  the median's error: 1.2533 sigma / sqrt(n), sigma from the median absolute deviation; n over
 ///         (1 + rho) / (1 - rho) of the lag-1 correlation.
-std::vector<SlowRank> slow_ranks(const plan::Plan& plan, const std::vector<StepLine>& lines);
+std::vector<SlowRank> slow_ranks(const plan::Plan& plan, const std::vector<LineParts>& lines);
 
 /// CPU time that a rank lacks for its computing; 0 while it has 90 % of it.
 double stolen_seconds(const StepParts& rank);

@@ -21,15 +21,15 @@ StepParts parts_of(int rank, const StepAccount& one, double compute) {
 
 }  // namespace
 
-std::vector<StepLine> lines_of(const RunRecords& run) {
-  std::vector<StepLine> lines;
+std::vector<LineParts> lines_of(const RunRecords& run) {
+  std::vector<LineParts> lines;
   if (std::ssize(run.ranks) != run.plan.ranks) return {};
   const std::vector<StepAccount>& first = run.ranks.front().accounts;
   for (const RankSteps& rank : run.ranks) {
     if (rank.accounts.size() != first.size()) return {};
   }
   for (size_t i = 1; i < first.size(); ++i) {
-    StepLine line{.steps = first[i].steps};
+    LineParts line{.steps = first[i].steps};
     for (const RankSteps& rank : run.ranks) {
       const StepAccount& one = rank.accounts[i];
       const auto compute = compute_seconds(one);
@@ -61,19 +61,19 @@ std::string why_no_lines(const RunRecords& run) {
   return "records of the ranks have different steps";
 }
 
-int64_t steps_of(const std::vector<StepLine>& lines) {
+int64_t steps_of(const std::vector<LineParts>& lines) {
   int64_t steps = 0;
-  for (const StepLine& line : lines) steps += line.steps;
+  for (const LineParts& line : lines) steps += line.steps;
   return steps;
 }
 
-double mean_of(const StepLine& line, double StepParts::*part) {
+double mean_of(const LineParts& line, double StepParts::*part) {
   double sum = 0;
   for (const StepParts& rank : line.ranks) sum += rank.*part;
   return sum / static_cast<double>(line.ranks.size());
 }
 
-std::vector<StepParts> mean_parts(const std::vector<StepLine>& lines) {
+std::vector<StepParts> mean_parts(const std::vector<LineParts>& lines) {
   std::vector<StepParts> parts;
   if (lines.empty()) return parts;
   for (size_t i = 0; i < lines.front().ranks.size(); ++i) {
@@ -81,7 +81,7 @@ std::vector<StepParts> mean_parts(const std::vector<StepLine>& lines) {
     for (double StepParts::*part :
          {&StepParts::seconds, &StepParts::compute, &StepParts::data, &StepParts::exposed_transfer,
           &StepParts::skew, &StepParts::cpu, &StepParts::faults}) {
-      mean.*part = mean_over(lines, [&](const StepLine& line) { return line.ranks[i].*part; });
+      mean.*part = mean_over(lines, [&](const LineParts& line) { return line.ranks[i].*part; });
     }
     parts.push_back(mean);
   }

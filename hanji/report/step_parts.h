@@ -20,31 +20,31 @@ struct StepParts {
   double faults = 0;  ///< Pages that came from a disk.
 };
 
-/// A line of the accounts of all ranks: one step, or the mean of some.
-struct StepLine {
+/// The parts of all ranks in a line of their accounts: of one step, or the mean of some.
+struct LineParts {
   std::vector<StepParts> ranks;
   int64_t steps = 0;
 };
 
 /// The lines of a run without the first step, which warms up. Empty unless accounts of all ranks have the same steps
 /// and tell transfer from skew: why_no_lines() says what is missing.
-std::vector<StepLine> lines_of(const RunRecords& run);
+std::vector<LineParts> lines_of(const RunRecords& run);
 std::string why_no_lines(const RunRecords& run);
 
-int64_t steps_of(const std::vector<StepLine>& lines);
+int64_t steps_of(const std::vector<LineParts>& lines);
 
 /// The mean over steps of what `of` says of a line.
 template <class Of>
-double mean_over(const std::vector<StepLine>& lines, const Of& of) {
+double mean_over(const std::vector<LineParts>& lines, const Of& of) {
   double sum = 0;
-  for (const StepLine& line : lines) sum += static_cast<double>(line.steps) * of(line);
+  for (const LineParts& line : lines) sum += static_cast<double>(line.steps) * of(line);
   return sum / static_cast<double>(steps_of(lines));
 }
 /// The mean over ranks.
-double mean_of(const StepLine& line, double StepParts::*part);
+double mean_of(const LineParts& line, double StepParts::*part);
 
 /// The mean step of each rank; empty as lines_of().
-std::vector<StepParts> mean_parts(const std::vector<StepLine>& lines);
+std::vector<StepParts> mean_parts(const std::vector<LineParts>& lines);
 std::vector<StepParts> mean_parts(const RunRecords& run);
 
 }  // namespace hanji::report

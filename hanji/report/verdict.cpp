@@ -78,14 +78,14 @@ Verdict several(Verdict verdict) {
 }
 
 /// No cause saves enough.
-Verdict without_cause(const RunRecords& run, const std::vector<StepLine>& lines, Verdict verdict) {
+Verdict without_cause(const RunRecords& run, const std::vector<LineParts>& lines, Verdict verdict) {
   const double compute =
-      mean_over(lines, [](const StepLine& l) { return mean_of(l, &StepParts::compute); });
+      mean_over(lines, [](const LineParts& l) { return mean_of(l, &StepParts::compute); });
   if (compute < kComputeBound * verdict.step_seconds) {
     verdict.cause = Cause::kNothing;
     verdict.sentence = fmt::format(
         "nothing stands out: ranks wait {} of a step for each other, each time for another one",
-        percent(mean_over(lines, [](const StepLine& l) { return mean_of(l, &StepParts::skew); }),
+        percent(mean_over(lines, [](const LineParts& l) { return mean_of(l, &StepParts::skew); }),
                 verdict.step_seconds));
     return verdict;
   }
@@ -121,7 +121,7 @@ double products_rate(const RunRecords& run, double step_seconds) {
 }
 
 Verdict judge_run(const RunRecords& run) {
-  const std::vector<StepLine> lines = lines_of(run);
+  const std::vector<LineParts> lines = lines_of(run);
   if (lines.empty()) return not_measured(why_no_lines(run));
   if (steps_of(lines) < kMinSteps) {
     return not_measured(fmt::format("{} after the first, and less than {} say nothing",
@@ -130,7 +130,7 @@ Verdict judge_run(const RunRecords& run) {
   const Savings savings = savings_of(run, lines);
   Verdict verdict{
       .step_seconds = mean_over(lines,
-                                [](const StepLine& l) {
+                                [](const LineParts& l) {
                                   return std::ranges::max(l.ranks, {}, &StepParts::seconds).seconds;
                                 }),
       .lost_seconds = savings.all,

@@ -86,7 +86,7 @@ const plan::Plan& plan_for(const Mesh& mesh) {
 }
 
 double mean_step(const RunRecords& run) {
-  return mean_over(lines_of(run), [](const StepLine& line) { return line.ranks[0].seconds; });
+  return mean_over(lines_of(run), [](const LineParts& line) { return line.ranks[0].seconds; });
 }
 
 bool blames_nobody(const Verdict& verdict) {
