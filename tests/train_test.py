@@ -80,10 +80,18 @@ class Train(CommandTest):
         waits = [rank["skew"] for rank in report["by_rank"]]
         self.assertGreater(waits[0], waits[1])
         self.assertLess(max(len(line) for line in self.hanji("report", self.folder / "run").stdout.splitlines()), 81)
+        parts = self.hanji("report", self.folder / "run", "--steps", "1-12", "--against", "13-25").stdout
+        self.assertIn("cannot be told, because 11 steps of A", self.words(parts))
+        both = json.loads(self.hanji("report", self.folder / "run", self.folder / "run", "--json").stdout)
+        self.assertEqual((both["parts"][0]["part"], both["parts"][0]["outcome"]), ("step", "alike"))
 
     def test_a_report_of_no_run_is_refused(self):
         refused = self.hanji("report", self.folder, expect=2)
         self.assertIn("no plan.json lies here; name the folder of a run", refused.stderr)
+        refused = self.hanji("report", self.folder, "a", "b", "--against", "5", expect=2)
+        for mistake in ("name one or two folders", "name one folder with it", "--against needs --steps",
+                        "5 is no range of steps; write it as 101-200"):
+            self.assertIn(mistake, refused.stderr)
 
     def test_a_stage_that_waits_for_a_message_waits_for_its_rank(self):
         self.train("run", "--mesh", "pp=2", "--steps", 10, "--set", "pipeline.schedule=naive",
