@@ -4,23 +4,30 @@
 #include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cli/write_drawing.h"
 #include "hanji/report/compare_runs.h"
 #include "hanji/report/run_report.h"
+#include "hanji/report/scaling.h"
 
 namespace hanji::cli {
 namespace {
 
 struct ReportOptions {
   std::vector<std::string> runs;
-  std::optional<std::string> steps, against;
-  bool as_json = false;
+  std::optional<std::string> steps, against, svg;
+  bool as_json = false, is_scaling = false;
 
   bool is_comparison() const { return runs.size() > 1 || against; }
 
   void throw_if_contradictory() const {
     OptionMistakes mistakes;
-    if (runs.size() > 2) mistakes.add("two runs are compared; name one or two folders");
-    if (runs.size() > 1 && against) {
+    if (runs.size() > 2 && !is_scaling) {
+      mistakes.add(
+          "two runs are compared; name one or two folders, or add --scaling for runs of one job on "
+          "1, 2, ... ranks");
+    }
+    if (svg && !is_scaling) mistakes.add("--svg draws how a job scales; it needs --scaling");
+    if ((runs.size() > 1 || is_scaling) && against) {
       mistakes.add("--against compares two parts of one run; name one folder with it");
     }
     if (against && !steps) {
@@ -50,6 +57,28 @@ std::string compared(const ReportOptions& options) {
                          : report::comparison_text(comparison, output_columns());
 }
 
+std::string scaled(const ReportOptions& options) {
+  std::vector<report::RunRecords> runs;
+  OptionMistakes mistakes;
+  for (const std::string& folder : options.runs) {
+    auto run = report::read_run(folder);
+    if (run.ok()) {
+      runs.push_back(*std::move(run));
+    } else {
+      mistakes.add(run.status());
+    }
+  }
+  mistakes.throw_if_any();
+  if (options.steps) {
+    const report::StepRange range = report::parse_steps(*options.steps).or_throw();
+    for (report::RunRecords& run : runs) run = report::only_steps(std::move(run), range);
+  }
+  const report::ScalingStudy study = report::study_scaling(runs).or_throw();
+  if (options.svg) write_drawing(*options.svg, report::scaling_svg(study));
+  return options.as_json ? report::scaling_json(study)
+                         : report::scaling_text(study, output_columns());
+}
+
 std::string of_one_run(const ReportOptions& options) {
   const report::RunRecords run = read(options.runs.front(), options.steps);
   return options.as_json ? report::run_report_json(run) : report::run_report(run, output_columns());
@@ -70,9 +99,15 @@ void add_report(Verb command) {
   verb.add_option("--against", &options->against,
                   "what changed from --steps to these steps of the same run")
       .type_name("M-N");
+  verb.add_flag("--scaling", &options->is_scaling,
+                "how one job scales, from runs on 1, 2, ... ranks");
+  verb.add_option("--svg", &options->svg, "with --scaling: the speed-up as an SVG")
+      .type_name("FILE");
   verb.on_chosen([=] {
     options->throw_if_contradictory();
-    print_text(options->is_comparison() ? compared(*options) : of_one_run(*options),
+    print_text(options->is_scaling        ? scaled(*options)
+               : options->is_comparison() ? compared(*options)
+                                          : of_one_run(*options),
                options->as_json);
     return 0;
   });

@@ -14,7 +14,7 @@ using test_run::Own;
 using testing::HasSubstr;
 using testing::Not;
 
-RunRecords made(uint64_t seed, double slower = 1, int64_t steps = 100, int ranks = 4) {
+RunRecords compared_run(uint64_t seed, double slower = 1, int64_t steps = 100, int ranks = 4) {
   RunRecords run =
       make({.ranks = ranks, .steps = steps, .seed = seed, .own = [=](int rank, int64_t) {
               return Own{.compute = rank == 2 ? 0.1 * slower : 0.1};
@@ -28,7 +28,7 @@ const PartChange& part_of(const RunComparison& all, StepPart part) {
 }
 
 TEST(CompareRuns, EqualRunsAreAlike) {
-  const RunComparison all = compare_runs(made(1), made(2));
+  const RunComparison all = compare_runs(compared_run(1), compared_run(2));
   EXPECT_TRUE(all.is_told);
   for (const PartChange& part : all.parts) EXPECT_EQ(outcome_of(part), "alike");
   EXPECT_THAT(all.sentence, HasSubstr("has not changed beyond the spread of steps"));
@@ -38,7 +38,7 @@ TEST(CompareRuns, EqualRunsAreAlike) {
 }
 
 TEST(CompareRuns, ASlowerRankIsNamedWithWhatItsComputingAdds) {
-  const RunComparison all = compare_runs(made(1), made(2, 1.2));
+  const RunComparison all = compare_runs(compared_run(1), compared_run(2, 1.2));
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kStep)), "longer");
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kCompute)), "longer");
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kData)), "alike");
@@ -51,13 +51,13 @@ TEST(CompareRuns, ASlowerRankIsNamedWithWhatItsComputingAdds) {
 }
 
 TEST(CompareRuns, AFasterRunIsShorter) {
-  const RunComparison all = compare_runs(made(1, 1.2), made(2));
+  const RunComparison all = compare_runs(compared_run(1, 1.2), compared_run(2));
   EXPECT_EQ(outcome_of(all.parts.front()), "shorter");
   EXPECT_THAT(all.sentence, HasSubstr(" less (-"));
 }
 
 TEST(CompareRuns, AnAxisThatMovesLongerIsNamed) {
-  RunRecords slow = made(2);
+  RunRecords slow = compared_run(2);
   for (RankSteps& rank : slow.ranks) {
     for (StepAccount& one : rank.accounts) {
       *one.exposed_transfer += 0.02;
@@ -65,17 +65,17 @@ TEST(CompareRuns, AnAxisThatMovesLongerIsNamed) {
       one.seconds += 0.02;
     }
   }
-  const RunComparison all = compare_runs(made(1), slow);
+  const RunComparison all = compare_runs(compared_run(1), slow);
   EXPECT_THAT(all.sentence, testing::ContainsRegex("moving bytes .*most on the axis data"));
 }
 
 TEST(CompareRuns, FewStepsAreNotCompared) {
-  const RunComparison all = compare_runs(made(1, 1, 12), made(2, 2));
+  const RunComparison all = compare_runs(compared_run(1, 1, 12), compared_run(2, 2));
   EXPECT_FALSE(all.is_told);
   EXPECT_THAT(all.sentence, HasSubstr("cannot be told, because 11 steps of A"));
   EXPECT_EQ(outcome_of(all.parts.front()), "not told");
   EXPECT_TRUE(all.details.empty());
-  const RunComparison none = compare_runs(made(1, 1, 1), made(2));
+  const RunComparison none = compare_runs(compared_run(1, 1, 1), compared_run(2));
   EXPECT_THAT(none.sentence, HasSubstr("A has no steps after the first"));
 }
 
@@ -91,40 +91,41 @@ TEST(CompareRuns, PartsOfOneRunHaveOneStart) {
 }
 
 TEST(CompareRuns, WhatOneEngineDoesNotTellIsNotMeasured) {
-  RunRecords run = made(2);
+  RunRecords run = compared_run(2);
   for (RankSteps& rank : run.ranks) {
     for (StepAccount& one : rank.accounts) one.skew.reset();
   }
-  const RunComparison all = compare_runs(made(1), run);
+  const RunComparison all = compare_runs(compared_run(1), run);
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kCompute)), "not measured");
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kSkew)), "not measured");
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kStep)), "alike");
 }
 
 TEST(CompareRuns, ChangedKeysAreListed) {
-  RunRecords other = made(2);
+  RunRecords other = compared_run(2);
   other.plan.config.comm.bucket_bytes = 65536;
   other.plan.config.run.out = "elsewhere";
   other.plan.num_buckets = 7;
-  const RunComparison all = compare_runs(made(1), other);
+  const RunComparison all = compare_runs(compared_run(1), other);
   ASSERT_EQ(all.configuration.size(), 2u);
   EXPECT_EQ(all.configuration[0].key, "comm.bucket_bytes");
   EXPECT_EQ(all.configuration[1].after, "7");
 }
 
 TEST(CompareRuns, TextFitsFortyLinesOfEightyColumns) {
-  RunRecords other = made(2, 1.5, 100, 16);
+  RunRecords other = compared_run(2, 1.5, 100, 16);
   for (const plan::AxisKey& one : plan::kAxisKeys) other.plan.config.mesh.*one.degree = 3;
   other.plan.config.train.steps = 7;
   other.plan.config.train.split = std::vector<double>(16, 0.0625);
-  const std::string text = comparison_text(compare_runs(made(1, 1, 100, 16), other));
+  const std::string text = comparison_text(compare_runs(compared_run(1, 1, 100, 16), other));
   const auto lines = base::split(text, '\n');
   EXPECT_LE(lines.size(), 41u) << text;
   for (const std::string_view line : lines) EXPECT_LE(line.size(), 80u) << line;
 }
 
 TEST(CompareRuns, JsonHasTheSame) {
-  const auto json = base::parse_json(comparison_json(compare_runs(made(1), made(2, 1.2))));
+  const auto json =
+      base::parse_json(comparison_json(compare_runs(compared_run(1), compared_run(2, 1.2))));
   ASSERT_TRUE(json.ok()) << json.status().to_string();
   EXPECT_EQ((*json)["format"], kComparisonFormat);
   EXPECT_EQ((*json)["parts"][0]["outcome"], "longer");

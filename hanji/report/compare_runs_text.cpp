@@ -15,7 +15,7 @@ using base::Json;
 using base::TextTable;
 
 constexpr size_t kMaxKeys = 10;
-constexpr int kHanging = 13;
+constexpr int kComparisonHanging = 13;
 
 std::string run_line(std::string_view name, const ComparedRun& run) {
   return fmt::format("{:<13}{}: {}; {}\n", name, run.folder, run.description,
@@ -94,14 +94,14 @@ Json value_of(const PartChange& part) {
 
 std::string comparison_text(const RunComparison& all, int columns) {
   std::string text = run_line("A", all.before) + run_line("B", all.after);
-  text = base::wrap(text, columns, kHanging) + configuration_text(all, columns);
+  text = base::wrap(text, columns, kComparisonHanging) + configuration_text(all, columns);
   std::string verdict = fmt::format("\nverdict      {}\n", all.sentence);
   if (!all.is_one_run) {
     verdict +=
         "note         two runs also differ by their start (places of pages and ranks), which no "
         "spread of steps shows; repeat both, or compare parts of one run\n";
   }
-  text += base::wrap(verdict, columns, kHanging);
+  text += base::wrap(verdict, columns, kComparisonHanging);
   return text + table_of_parts(all, columns);
 }
 

@@ -16,8 +16,8 @@ using test_run::normal;
 constexpr ScalingLaw kTruth{.serial = 0.05, .shared = 0.95, .latency = 0.004};
 
 /// Runs of these sizes by `truth`, with a noise of 1 % in each part of each step.
-std::vector<ScalingSeries> made(const ScalingLaw& truth, const std::vector<int>& sizes,
-                                uint64_t seed, size_t steps = 60) {
+std::vector<ScalingSeries> drawn_runs(const ScalingLaw& truth, const std::vector<int>& sizes,
+                                      uint64_t seed, size_t steps = 60) {
   std::vector<ScalingSeries> runs;
   for (const int ranks : sizes) {
     ScalingSeries run{.ranks = ranks, .steps = {}};
@@ -32,14 +32,14 @@ std::vector<ScalingSeries> made(const ScalingLaw& truth, const std::vector<int>&
   return runs;
 }
 
-double predicted(const std::vector<ScalingSeries>& runs, int ranks, bool has_parts = true) {
+double speed_up_by(const std::vector<ScalingSeries>& runs, int ranks, bool has_parts = true) {
   return fit_scaling(scaling_points(runs), BatchRule::kFixed, has_parts).speed_up(ranks);
 }
 
 TEST(ScalingLaw, OfOneTwoAndFourRanksPredictsEight) {
-  const auto runs = made(kTruth, {1, 2, 4}, 1);
+  const auto runs = drawn_runs(kTruth, {1, 2, 4}, 1);
   EXPECT_NEAR(kTruth.speed_up(8), 5.08, 0.01);
-  EXPECT_NEAR(predicted(runs, 8), kTruth.speed_up(8), 0.03 * kTruth.speed_up(8));
+  EXPECT_NEAR(speed_up_by(runs, 8), kTruth.speed_up(8), 0.03 * kTruth.speed_up(8));
   const auto interval = speed_up_interval(resampled_laws(runs, BatchRule::kFixed), 8);
   EXPECT_LE(interval.low, kTruth.speed_up(8));
   EXPECT_GE(interval.high, kTruth.speed_up(8));
@@ -50,7 +50,7 @@ TEST(ScalingLaw, IntervalsHoldTheTruthAsOftenAsTheySay) {
   // 90 % of 100 have a deviation of 3 %; less than 85 % has a chance of 1 in 20.
   int held = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    const auto runs = made(kTruth, {1, 2, 4}, seed, 40);
+    const auto runs = drawn_runs(kTruth, {1, 2, 4}, seed, 40);
     const auto interval = speed_up_interval(resampled_laws(runs, BatchRule::kFixed), 8);
     held += interval.low <= kTruth.speed_up(8) && kTruth.speed_up(8) <= interval.high;
   }
@@ -58,7 +58,8 @@ TEST(ScalingLaw, IntervalsHoldTheTruthAsOftenAsTheySay) {
 }
 
 TEST(ScalingLaw, AmdahlAlonePromisesMore) {
-  const ScalingLaw law = fit_scaling(scaling_points(made(kTruth, {1, 2, 4}, 1)), BatchRule::kFixed);
+  const ScalingLaw law =
+      fit_scaling(scaling_points(drawn_runs(kTruth, {1, 2, 4}, 1)), BatchRule::kFixed);
   EXPECT_NEAR(law.serial_share(), 0.05, 0.01);
   EXPECT_NEAR(law.bound(8), 1 / (0.05 + 0.95 / 8), 0.2);
   EXPECT_GT(law.bound(8), law.speed_up(8));
@@ -67,7 +68,7 @@ TEST(ScalingLaw, AmdahlAlonePromisesMore) {
 TEST(ScalingLaw, EveryTermIsFound) {
   const ScalingLaw truth{.serial = 0.1, .shared = 2, .latency = 0.01, .volume = 0.2, .noise = 0.03};
   const ScalingLaw law =
-      fit_scaling(scaling_points(made(truth, {1, 2, 4, 8, 16}, 1, 400)), BatchRule::kFixed);
+      fit_scaling(scaling_points(drawn_runs(truth, {1, 2, 4, 8, 16}, 1, 400)), BatchRule::kFixed);
   EXPECT_NEAR(law.serial, truth.serial, 0.01);
   EXPECT_NEAR(law.shared, truth.shared, 0.02);
   EXPECT_NEAR(law.latency, truth.latency, 0.001);
@@ -76,11 +77,11 @@ TEST(ScalingLaw, EveryTermIsFound) {
 }
 
 TEST(ScalingLaw, WithoutPartsTheWholeStepIsFitted) {
-  auto runs = made(kTruth, {1, 2, 4, 8}, 1);
+  auto runs = drawn_runs(kTruth, {1, 2, 4, 8}, 1);
   for (ScalingSeries& run : runs) {
     for (ScalingStep& step : run.steps) step = {.compute = step.seconds()};
   }
-  EXPECT_NEAR(predicted(runs, 16, false), kTruth.speed_up(16), 0.1 * kTruth.speed_up(16));
+  EXPECT_NEAR(speed_up_by(runs, 16, false), kTruth.speed_up(16), 0.1 * kTruth.speed_up(16));
 }
 
 TEST(ScalingLaw, TheShortestStepIsAtTheRootOfSharedOverLatency) {
@@ -90,7 +91,8 @@ TEST(ScalingLaw, TheShortestStepIsAtTheRootOfSharedOverLatency) {
 
 TEST(ScalingLaw, OfABatchThatGrowsRanksHaveOneWork) {
   const ScalingLaw truth{.batch = BatchRule::kGrows, .shared = 1, .latency = 0.01};
-  const ScalingLaw law = fit_scaling(scaling_points(made(truth, {1, 2, 4}, 1)), BatchRule::kGrows);
+  const ScalingLaw law =
+      fit_scaling(scaling_points(drawn_runs(truth, {1, 2, 4}, 1)), BatchRule::kGrows);
   EXPECT_EQ(law.serial, 0);
   EXPECT_NEAR(law.speed_up(8), 8 / 1.07, 0.1);
   EXPECT_EQ(law.bound(8), 8);
@@ -108,7 +110,7 @@ TEST(ScalingPoints, AreOfTheMiddleHalfOfAllRunsOfASize) {
 }
 
 TEST(ResampledLaws, AreTheSameEachTime) {
-  const auto runs = made(kTruth, {1, 2}, 1, 20);
+  const auto runs = drawn_runs(kTruth, {1, 2}, 1, 20);
   const auto first = resampled_laws(runs, BatchRule::kFixed);
   const auto second = resampled_laws(runs, BatchRule::kFixed);
   ASSERT_EQ(first.size(), static_cast<size_t>(kLaws));

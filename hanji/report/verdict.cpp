@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hanji/base/units.h"
+#include "hanji/plan/model_family.h"
 
 namespace hanji::report {
 namespace {
