@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from command import HANJI, CommandTest
+from command import HANJI, NANO, CommandTest
 
 PEER = pathlib.Path(HANJI).parent / "bench" / "peer_openmpi"
 
@@ -127,6 +127,26 @@ class Bench(CommandTest):
         self.assertRegex(page, r"time +p99 +algbw +busbw +%lim +#wrong +alg +pred +err%\n")
         self.assertRegex(page, r"(?m)^ +4096 +1024 +float32 +sum +0 +private$")
         self.assertNotIn("openmpi", page)
+
+    def test_scaling_runs_a_job_on_several_numbers_of_ranks_in_turns(self):
+        short = ["bench", "scaling", "--rounds", 2, "--steps", 14, *NANO]
+        done = self.hanji(*short, "--ranks", "1,2", "--json", "--out", "runs", "--svg", "drawing.svg")
+        study = json.loads(done.stdout)
+        self.assertEqual([(size["ranks"], size["runs"], size["steps"]) for size in study["sizes"]],
+                         [(1, 2, 26), (2, 2, 26)])
+        self.assertEqual(study["curve"][-1]["ranks"], 4)
+        self.assertTrue((self.folder / "drawing.svg").read_text().startswith("<svg"))
+        self.assertEqual(done.stderr.splitlines(), [f"run {i} of 4: {ranks}" for i, ranks in
+                                                    enumerate(("2 ranks", "1 rank", "1 rank", "2 ranks"), 1)])
+        runs = sorted((self.folder / "runs").iterdir())
+        page = self.hanji("report", "--scaling", *runs).stdout
+        self.assertRegex(page, r"(?s)law +a step of p ranks = .*speed-up: # measured")
+        self.assertLess(max(map(len, page.splitlines())), 81)
+        refused = self.hanji("report", "--scaling", runs[0], runs[1], expect=2).stderr
+        self.assertIn("name runs of the same job on two or more numbers of ranks", refused)
+        for wrong, words in ((["--ranks", "1,x"], "'x' is no number of ranks"), ([], "scaling needs --ranks"),
+                             (["--ranks", "1,2", "--set", "model.layers=-4"], "model.layers is -4")):
+            self.assertIn(words, self.hanji(*short, *wrong, expect=2).stderr)
 
     def test_a_signal_ends_a_bench_without_leaving_its_folder(self):
         (self.folder / "tmp").mkdir()

@@ -145,6 +145,7 @@ void add_bench(Verb command) {
   auto options = std::make_shared<BenchOptions>();
   options->add_to(verb);
   verb.on_chosen([=] { return run_bench(*options); });
+  add_bench_scaling(verb);
 }
 
 void add_bench_rank(Verb command) {

@@ -6,7 +6,7 @@
 
 namespace hanji::cli {
 
-void JobOptions::add_to(Verb verb) {
+void JobOptions::add_to(Verb verb, const JobTexts& texts) {
   verb.add_option("--config", &file_, "TOML file of the job").type_name("FILE");
   verb.add_option("--text", &text_, "text file or folder to learn (data.text)").type_name("PATH");
   verb.add_option("--tokens", &tokens_, "file of token ids to learn (data.tokens)")
@@ -15,15 +15,13 @@ void JobOptions::add_to(Verb verb) {
       .type_name("FILE");
   verb.add_option("--device", &device_, "cpu, or cuda: a GPU for each rank (compute.device)")
       .type_name("DEVICE");
-  verb.add_option("--ranks", &ranks_, "processes; default: one per usable core (run.ranks)")
-      .type_name("N");
+  verb.add_option("--ranks", &ranks_, texts.ranks).type_name(texts.ranks_type);
   verb.add_option("--mesh", &mesh_,
                   "degrees of its axes, dp=2,tp=2 ([mesh]); an unnamed dp takes the other ranks")
       .type_name("AXIS=N,...");
   verb.add_option("--steps", &steps_, "optimizer steps (train.steps)").type_name("N");
   verb.add_option("--seed", &seed_, "of weights, order and dropout (train.seed)").type_name("N");
-  verb.add_option("--out", &out_, "folder of the run, new or empty unless --resume (run.out)")
-      .type_name("DIR");
+  verb.add_option("--out", &out_, texts.out).type_name("DIR");
   verb.add_option("--set", &assignments_, "any key: --set model.preset=nano")
       .type_name("KEY=VALUE")
       .repeatable();

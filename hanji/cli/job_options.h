@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hanji/cli/command_line.h"
@@ -10,11 +11,22 @@
 
 namespace hanji::cli {
 
+/// What --ranks and --out mean to a verb.
+struct JobTexts {
+  std::string ranks = "processes; default: one per usable core (run.ranks)";
+  std::string ranks_type = "N";
+  std::string out = "folder of the run, new or empty unless --resume (run.out)";
+};
+
 /// The flags of verbs that describe a job (train, plan): a file, a few shortcuts, and --set.
 class JobOptions {
  public:
   /// Adds the flags to `verb`. The object must outlive the parsing.
-  void add_to(Verb verb);
+  void add_to(Verb verb, const JobTexts& texts = {});
+
+  /// What --ranks and --out were given, which load() then leaves out: a verb that has several runs sets theirs.
+  std::optional<std::string> take_ranks() { return std::exchange(ranks_, std::nullopt); }
+  std::optional<std::string> take_out() { return std::exchange(out_, std::nullopt); }
 
   /// File and overrides as they were typed; shortcuts come after --set in weight.
   plan::LoadedConfig load() const { return load(plan::ConfigSources()); }

@@ -24,6 +24,8 @@ void add_explain_axial(Verb explain_verb);
 void add_explain_cp(Verb explain_verb);
 void add_topo(Verb command);
 void add_bench(Verb command);
+/// `bench scaling`, on that verb.
+void add_bench_scaling(Verb bench_verb);
 /// Hidden: what `train` starts once per rank.
 void add_rank(Verb command);
 /// Hidden: what a plan for GPUs starts to time one.

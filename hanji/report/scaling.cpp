@@ -66,12 +66,8 @@ class Mistakes {
       add("runs on {} are no scaling; name runs of the same job on two or more numbers of ranks",
           sizes.empty() ? "no rank" : base::counted(*sizes.begin(), "rank"));
     }
-    for (const SizedRun& one : runs_) {
-      compare_jobs(one.run, runs_.front().run);
-      if (one.steps >= kMinSteps) continue;
-      add("{}: {} after the first, of all ranks, where {} are needed; train.steps = {} has them",
-          one.run.folder.string(), base::counted(one.steps, "step"), kMinSteps, kMinSteps + 1);
-    }
+    for (const SizedRun& one : runs_) compare_jobs(one.run, runs_.front().run);
+    for (const int ranks : sizes) check_steps(ranks);
     if (!has_equal_batches() && !has_growing_batches()) {
       add("train.global_batch is neither the same in all runs nor grows with their ranks: {}",
           batches());
@@ -88,6 +84,14 @@ class Mistakes {
   template <class... Values>
   void add(fmt::format_string<Values...> text, Values&&... values) {
     found_.push_back(fmt::format(text, std::forward<Values>(values)...));
+  }
+
+  void check_steps(int ranks) {
+    int64_t steps = 0;
+    for (const SizedRun& one : runs_) steps += one.run.plan.ranks == ranks ? one.steps : 0;
+    if (steps >= kMinSteps) return;
+    add("runs on {} have {} after their first, where {} are needed; raise train.steps",
+        base::counted(ranks, "rank"), base::counted(steps, "step"), kMinSteps);
   }
 
   static int64_t batch_of(const SizedRun& one) { return one.run.plan.config.train.global_batch; }

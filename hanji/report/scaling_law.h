@@ -62,8 +62,7 @@ struct ScalingLaw {
   double speed_up(double ranks) const;
   /// The part of a rank's computing that more ranks do not shorten.
   double serial_share() const;
-  /// The speed-up without any communication: 1 / (s + (1 - s) / p), Amdahl's; kGrows: p - s (p - 1), Gustafson's, with
-  /// the s that `ranks` show.
+  /// The speed-up without any communication: 1 / (s + (1 - s) / p) with s = serial_share(), Amdahl's; kGrows: p.
   double bound(double ranks) const;
   /// The number of ranks up to `most` of the shortest step.
   int best_ranks(int most) const;

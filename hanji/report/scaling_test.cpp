@@ -127,12 +127,12 @@ TEST(Scaling, AllMistakesAreRefusedAtOnce) {
   runs[1].plan.config.model.layers = 99;
   runs[1].plan.config.train.global_batch = 7;
   runs[1].plan.threads = 2;
-  runs[1].ranks[0].accounts.resize(5);
+  for (RunRecords& run : runs) run.ranks[0].accounts.resize(5);
   const std::string text = refusal(runs);
   EXPECT_THAT(text, HasSubstr("runs on 2 ranks are no scaling"));
   EXPECT_THAT(text, HasSubstr("model.layers is 99"));
   EXPECT_THAT(text, HasSubstr("compute.threads is 2, and 1 in /runs/2"));
-  EXPECT_THAT(text, HasSubstr("4 steps after the first"));
+  EXPECT_THAT(text, HasSubstr("runs on 2 ranks have 8 steps after their first"));
   EXPECT_THAT(text, HasSubstr("neither the same in all runs nor grows"));
   EXPECT_EQ(std::ranges::count(text, '\n'), 4);
 }

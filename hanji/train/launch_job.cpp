@@ -44,6 +44,7 @@ Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job)
   HANJI_ASSIGN_OR_RETURN(const auto program, base::executable_path());
   launch::Roster roster(job.out / "ranks.json");
   launch::LaunchOptions options = launch_options(plan, plan_json, job.out);
+  options.rank0_output = job.rank0_output;
   options.on_event = [&](const launch::RankEvent& event) {
     roster.note(event);
     if (job.on_event) job.on_event(event);

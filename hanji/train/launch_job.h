@@ -17,6 +17,7 @@ struct JobLaunch {
   int max_restarts = 0;                    ///< After failures, from the newest valid checkpoint.
   int terminal_columns =
       0;  ///< stdout is a terminal so wide: the progress line is overwritten; 0: none.
+  launch::Rank0Output rank0_output = launch::Rank0Output::kLogAndLauncher;
   std::function<void(const launch::RankEvent&)> on_event = {};
 };
 
