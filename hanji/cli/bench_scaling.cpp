@@ -60,7 +60,7 @@ struct ScalingOptions {
   }
 };
 
-/// Short runs of one job on several numbers of ranks, one after the other in turns.
+/// Short runs of one job on several numbers of ranks, interleaved.
 class ScalingBench {
  public:
   ScalingBench(const ScalingOptions& options, std::vector<int> ranks, std::filesystem::path folder)
@@ -75,6 +75,9 @@ class ScalingBench {
   void take_job_of(const plan::Plan& plan) {
     const plan::Config short_run = base_;
     take_decisions(plan);
+    cut_ = plan.config;
+    cut_.pipeline.micro_batches = plan::kAuto;
+    cut_.pipeline.cut.clear();
     base_.train.steps = kSteps;
     base_.train.evaluate_every = short_run.train.evaluate_every;
     base_.train.evaluate_batches = short_run.train.evaluate_batches;
@@ -97,7 +100,7 @@ class ScalingBench {
   int run() {
     const int runs = options_.rounds * static_cast<int>(ranks_.size());
     for (int round = 0; round < options_.rounds; ++round) {
-      // In turns there and back, so that a machine that gets slower favours no size.
+      // Alternating there and back, so that a machine that gets slower favours no size.
       std::vector<int> order = ranks_;
       if (round % 2 == 0) std::ranges::reverse(order);
       for (const int ranks : order) {
@@ -116,6 +119,16 @@ class ScalingBench {
     plan::ConfigSources sources{.base = base_, .base_source = "hanji bench scaling"};
     sources.base.run.ranks = ranks;
     sources.base.run.out = out;
+    // One rank has no mesh; others have that of a saved run, along dp and fsdp as many as there are.
+    const plan::MeshConfig& mesh = cut_.mesh;
+    if (ranks == 1) return sources;
+    for (const auto degree : {&plan::MeshConfig::pp, &plan::MeshConfig::cp, &plan::MeshConfig::tp,
+                              &plan::MeshConfig::axial}) {
+      sources.base.mesh.*degree = mesh.*degree;
+    }
+    if (mesh.dp > 1 && mesh.fsdp > 1) sources.base.mesh.fsdp = mesh.fsdp;
+    sources.base.pipeline = cut_.pipeline;
+    sources.base.parallel.sequence = cut_.parallel.sequence;
     return sources;
   }
 
@@ -158,6 +171,7 @@ class ScalingBench {
   std::vector<int> ranks_;
   std::filesystem::path folder_;
   plan::Config base_;
+  plan::Config cut_;  ///< How a saved run cuts its model; else the defaults.
   std::vector<report::RunRecords> records_;
 };
 
@@ -190,7 +204,7 @@ int run_scaling(ScalingOptions& options) {
 
 void add_bench_scaling(Verb bench_verb) {
   const Verb verb = bench_verb.add_verb(
-      "scaling", "How a job scales: short runs on 1, 2, ... ranks in turns, and their report");
+      "scaling", "How a job scales: interleaved short runs on 1, 2, ... ranks, and their report");
   auto options = std::make_shared<ScalingOptions>();
   options->job.add_to(verb, {.ranks = "numbers of ranks to run on",
                              .ranks_type = "N,N,...",

@@ -174,10 +174,6 @@ std::string table(const plan::Plan& plan, const Measured& measured) {
   if (on_gpus(plan) && plan.ranks > 1) {
     out += "transfer and skew are in no line: NCCL does not report when the last rank arrived\n";
   }
-  if (const auto gain = scaling(plan, measured)) {
-    out += fmt::format("{} against one: {:.2f} times as fast, efficiency {:.0f} %\n",
-                       base::counted(plan.ranks, "rank"), gain->speed_up, gain->efficiency * 100);
-  }
   return out;
 }
 

@@ -143,13 +143,12 @@ TEST(PlanAgainstRun, OfGpusThePeakOfTheirTensorsIsComparedWithLinesThatLieThere)
 TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {
   Measured run = some_run();
   EXPECT_FALSE(scaling(some_plan(), run).has_value());
-  EXPECT_THAT(table(some_plan(), run), Not(HasSubstr("efficiency")));
   run.one_rank_tokens_per_second = 12500;
   const auto gain = scaling(some_plan(), run);
   ASSERT_TRUE(gain.has_value());
   EXPECT_DOUBLE_EQ(gain->speed_up, 2);
   EXPECT_DOUBLE_EQ(gain->efficiency, 1);
-  EXPECT_THAT(table(some_plan(), run), HasSubstr("2 ranks against one: 2.00 times as fast"));
+  EXPECT_THAT(table(some_plan(), run), Not(HasSubstr("times as fast"))) << "the report has it";
   run.tokens_per_second.reset();
   EXPECT_FALSE(scaling(some_plan(), run).has_value());
 }

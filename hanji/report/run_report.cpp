@@ -10,6 +10,7 @@
 #include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/report/efficiency.h"
 #include "hanji/report/verdict.h"
 
 namespace hanji::report {
@@ -228,7 +229,7 @@ std::string run_report(const RunRecords& run, int columns) {
                   plan.config.model.preset, base::counted(plan.ranks, "rank"), mesh_of(plan),
                   plan::name_of(plan.kernels.precision), plan::name_of(plan.config.parallel.data));
   text += fmt::format("steps        {} of {}\n", steps_done(run), plan.config.train.steps);
-  text += rate_line(run, verdict) + outcome_lines(run);
+  text += rate_line(run, verdict) + outcome_lines(run) + efficiency_line(run);
   text += fmt::format("\nverdict      {}\n", verdict.sentence);
   text = base::wrap(text, columns, 13);
   text += table_of_ranks(run, columns);
@@ -256,7 +257,8 @@ std::string run_report_json(const RunRecords& run) {
 }
 
 std::string verdict_lines(const RunRecords& run) {
-  return fmt::format("{}\nmore: hanji report {}\n", judge_run(run).sentence, run.folder.string());
+  return fmt::format("{}\nmore: hanji report {}\n", judge_run(run).sentence, run.folder.string()) +
+         efficiency_hint(run);
 }
 
 }  // namespace hanji::report

@@ -18,7 +18,7 @@ inline constexpr size_t kMaxRanksShown = 8;
 /// The same for programs, as one JSON document; seconds are means of a step.
 std::string run_report_json(const RunRecords& run);
 
-/// Two lines for the end of a run: the verdict and the command that shows more.
+/// Lines for the end of a run: the verdict, the command that shows more, and the one that measures the efficiency.
 std::string verdict_lines(const RunRecords& run);
 
 }  // namespace hanji::report

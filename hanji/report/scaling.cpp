@@ -325,7 +325,7 @@ Result<ScalingStudy> study_scaling(const std::vector<RunRecords>& records) {
   study.law = fit_scaling(points, study.batch, study.has_parts);
   add_speed_ups(study);
   add_curve(study, resampled_laws(series, study.batch, study.has_parts));
-  doubt_misses(study);
+  if (study.doubts.empty()) doubt_misses(study);
   study.sentence = sentence_of(study);
   return study;
 }
