@@ -1,11 +1,14 @@
 """`hanji train` from the outside: the files it leaves, what they say, and what it refuses."""
+import fcntl
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import struct
 import subprocess
+import termios
 import time
 import unittest
 import unittest.mock
@@ -89,6 +92,53 @@ class Train(CommandTest):
         both = json.loads(self.hanji("report", self.folder / "run", self.folder / "run", "--json").stdout)
         self.assertIn((both["parts"][0]["part"], both["parts"][0]["outcome"]),
                       (("step", "alike"), ("step", "not told")))  # where others make steps correlated
+
+    def test_a_run_is_watched_until_it_ends(self):
+        run = self.folder / "run"
+        training = subprocess.Popen([HANJI, "train", "--out", run, *NANO, "--ranks", "2", "--steps", "100000"],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+        self.addCleanup(training.kill)
+        while not (run / "steps" / "rank.1.jsonl").exists():
+            time.sleep(0.1)
+        time.sleep(1)
+        page = self.words(self.hanji("top", run, "--once").stdout)
+        self.assertRegex(page, r"run: nano, 2 ranks step \d+ of 100000, .* each, .* per second, .* left")
+        self.assertIn("all_reduce", page)
+        self.assertIn("run: nano, 2 ranks", self.hanji("top", training.pid).stdout)  # a pipe gets one page
+        shown = self.watch_in_terminal(run)
+        self.assertGreaterEqual(shown.count("nano, 2 ranks"), 3)
+        self.assertRegex(shown, r"\r\x1b\[\d+A\x1b\[J")  # each page over the one before
+        narrow = shown.rpartition("\x1b[J")[2].replace("^C", "").splitlines()
+        self.assertLess(max(map(len, narrow)), 61)
+        stopped = next(one["pid"] for one in self.read_json("run", "ranks.json")["ranks"] if one["rank"] == 1)
+        os.kill(stopped, signal.SIGSTOP)
+        time.sleep(2)
+        hang = self.words(self.hanji("top", run).stdout)
+        self.assertRegex(hang, rf"verdict rank 1 \(process {stopped}.* is stopped .*rank 0 waits for it")
+        os.kill(stopped, signal.SIGCONT)
+        training.send_signal(signal.SIGINT)
+        training.wait(60)
+        self.assertIn("has ended", self.hanji("top", run).stdout)
+        self.assertIn("no such folder", self.hanji("top", self.folder / "none", expect=2).stderr)
+
+    def watch_in_terminal(self, run):
+        """What `hanji top` writes in 80 and then 60 columns until Ctrl-C, which leaves the terminal as it was."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        before = termios.tcgetattr(theirs)
+        top = subprocess.Popen([HANJI, "top", run], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env=self.environment())
+        time.sleep(2.5)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        time.sleep(0.5)
+        os.write(ours, b"\x03")
+        self.assertEqual(top.wait(10), 0)
+        self.assertEqual(termios.tcgetattr(theirs), before)
+        shown = os.read(ours, 1 << 16).decode()
+        os.close(ours)
+        os.close(theirs)
+        self.assertNotIn("\x1b[?", shown)  # no mode that would stay
+        return shown
 
     def test_a_report_of_no_run_is_refused(self):
         refused = self.hanji("report", self.folder, expect=2)

@@ -33,6 +33,7 @@ int run_command(int argc, char** argv) {
   hanji::cli::add_ckpt(root);
   hanji::cli::add_data(root);
   hanji::cli::add_report(root);
+  hanji::cli::add_top(root);
   hanji::cli::add_debug(root);
   hanji::cli::add_doctor(root);
   hanji::cli::add_simulate(root);

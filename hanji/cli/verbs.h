@@ -14,6 +14,7 @@ void add_data(Verb command);
 void add_generate(Verb command);
 void add_run(Verb command);
 void add_report(Verb command);
+void add_top(Verb command);
 void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);

@@ -133,7 +133,7 @@ std::string why_not_told(const ComparedRun& run, std::string_view name) {
       std::floor(independent), MedianChange::kMinIndependent);
 }
 
-std::string percent_of(double change, double of) {
+std::string in_percent(double change, double of) {
   return of > 0 ? fmt::format(" ({:+.1f} %)", 100 * change / of) : "";
 }
 
@@ -184,7 +184,7 @@ std::string sentence_of(const RunComparison& all) {
   }
   return fmt::format("a step of B takes {} {}{}, beyond the spread of steps; {}",
                      base::format_seconds(std::abs(change)), change > 0 ? "longer" : "less",
-                     percent_of(change, step.before),
+                     in_percent(change, step.before),
                      parts.empty() ? "no part of it has changed beyond its own spread" : parts);
 }
 
