@@ -128,9 +128,9 @@ class Bench(CommandTest):
         self.assertRegex(page, r"(?m)^ +4096 +1024 +float32 +sum +0 +private$")
         self.assertNotIn("openmpi", page)
 
-    def test_scaling_runs_a_job_on_several_numbers_of_ranks_in_turns(self):
-        short = ["bench", "scaling", "--rounds", 2, "--steps", 14, *NANO]
-        done = self.hanji(*short, "--ranks", "1,2", "--json", "--out", "runs", "--svg", "drawing.svg")
+    def test_scaling_runs_a_job_on_several_numbers_of_ranks_interleaved(self):
+        short = ["bench", "scaling", "--rounds", 2, *NANO]
+        done = self.hanji(*short, "--ranks", "1,2", "--steps", 14, "--json", "--out", "runs", "--svg", "drawing.svg")
         study = json.loads(done.stdout)
         self.assertEqual([(size["ranks"], size["runs"], size["steps"]) for size in study["sizes"]],
                          [(1, 2, 26), (2, 2, 26)])
@@ -145,6 +145,7 @@ class Bench(CommandTest):
         refused = self.hanji("report", "--scaling", runs[0], runs[1], expect=2).stderr
         self.assertIn("name runs of the same job on two or more numbers of ranks", refused)
         for wrong, words in ((["--ranks", "1,x"], "'x' is no number of ranks"), ([], "scaling needs --ranks"),
+                             (["--ranks", "1,2", "--steps", "9"], "2 runs of 9 steps have 16 after their first"),
                              (["--ranks", "1,2", "--set", "model.layers=-4"], "model.layers is -4")):
             self.assertIn(words, self.hanji(*short, *wrong, expect=2).stderr)
 

@@ -16,6 +16,7 @@
 #include "hanji/cli/write_drawing.h"
 #include "hanji/plan/resume.h"
 #include "hanji/report/scaling.h"
+#include "hanji/report/verdict.h"
 #include "hanji/train/decide_job.h"
 #include "hanji/train/launch_job.h"
 #include "hanji/train/run_folder.h"
@@ -89,9 +90,21 @@ class ScalingBench {
     std::set<std::string> known;
     plan::LoadedConfig all;
     for (const int ranks : ranks_) {
-      for (const plan::ConfigMistake& one : load(sources(ranks, ""), ranks, "").mistakes) {
+      const plan::LoadedConfig loaded = load(sources(ranks, ""), ranks, "");
+      for (const plan::ConfigMistake& one : loaded.mistakes) {
         if (known.insert(one.to_string()).second) all.mistakes.push_back(one);
       }
+      const int64_t steps = loaded.config.train.steps;
+      if (ranks != ranks_.front() || options_.rounds * (steps - 1) >= report::kMinSteps) continue;
+      const auto origin = loaded.origins.find("train.steps");
+      all.mistakes.push_back(
+          {.origin = origin == loaded.origins.end() ? plan::Origin() : origin->second,
+           .key = "train.steps",
+           .message =
+               fmt::format("{} of {} have {} after their first, where {} are needed",
+                           base::counted(options_.rounds, "run"), base::counted(steps, "step"),
+                           options_.rounds * (steps - 1), report::kMinSteps),
+           .suggestion = "raise train.steps or --rounds"});
     }
     return report_mistakes(all);
   }

@@ -68,6 +68,9 @@ struct Side {
 
 ComparedRun compared(const Side& side) {
   ComparedRun one{.folder = side.run.folder.string(), .description = described(side.run.plan)};
+  if (std::ssize(side.run.ranks) != side.run.plan.ranks) {
+    one.description += fmt::format(", records of {} of them", side.run.ranks.size());
+  }
   if (side.lines.empty()) return one;
   one.first_step = side.lines.front().step - side.lines.front().steps + 1;
   one.last_step = side.lines.back().step;

@@ -101,6 +101,13 @@ TEST(CompareRuns, WhatOneEngineDoesNotTellIsNotMeasured) {
   EXPECT_EQ(outcome_of(part_of(all, StepPart::kStep)), "alike");
 }
 
+TEST(CompareRuns, RecordsOfSomeRanksAreSaidToBe) {
+  RunRecords run = compared_run(2);
+  run.ranks.pop_back();
+  EXPECT_THAT(compare_runs(compared_run(1), run).after.description,
+              HasSubstr("records of 3 of them"));
+}
+
 TEST(CompareRuns, ChangedKeysAreListed) {
   RunRecords other = compared_run(2);
   other.plan.config.comm.bucket_bytes = 65536;

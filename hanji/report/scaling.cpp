@@ -66,7 +66,13 @@ class Mistakes {
       add("runs on {} are no scaling; name runs of the same job on two or more numbers of ranks",
           sizes.empty() ? "no rank" : base::counted(*sizes.begin(), "rank"));
     }
-    for (const SizedRun& one : runs_) compare_jobs(one.run, runs_.front().run);
+    for (const SizedRun& one : runs_) {
+      compare_jobs(one.run, runs_.front().run);
+      if (std::ssize(one.run.ranks) == one.run.plan.ranks) continue;
+      add("{}: records of {} of {} lie here; copy those of the other hosts into {}",
+          one.run.folder.string(), one.run.ranks.size(), base::counted(one.run.plan.ranks, "rank"),
+          (one.run.folder / kAccountFolder).string());
+    }
     for (const int ranks : sizes) check_steps(ranks);
     if (!has_equal_batches() && !has_growing_batches()) {
       add("train.global_batch is neither the same in all runs nor grows with their ranks: {}",

@@ -137,6 +137,12 @@ TEST(Scaling, AllMistakesAreRefusedAtOnce) {
   EXPECT_EQ(std::ranges::count(text, '\n'), 4);
 }
 
+TEST(Scaling, RecordsOfSomeRanksAreNotEnough) {
+  auto runs = scaled({1, 4});
+  runs[1].ranks.pop_back();
+  EXPECT_THAT(refusal(runs), HasSubstr("/runs/4: records of 3 of 4 ranks lie here"));
+}
+
 TEST(Scaling, WhereThePartsAreUnknownTheStepIsFitted) {
   auto runs = scaled({1, 2, 4});
   for (RunRecords& run : runs) {
