@@ -119,6 +119,13 @@ base::Json or_null(const std::optional<double>& value) {
   return value ? base::Json(*value) : base::Json(nullptr);
 }
 
+Unit unit_of(std::string_view name) {
+  if (name.ends_with("_per_second")) return Unit::kPerSecond;
+  if (name.ends_with("_seconds")) return Unit::kSeconds;
+  const bool is_bytes = name.starts_with("memory.") || name.find("bytes") != name.npos;
+  return is_bytes ? Unit::kBytes : Unit::kCount;
+}
+
 }  // namespace
 
 std::optional<double> Comparison::error() const {
@@ -154,6 +161,17 @@ std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
   return lines;
 }
 
+std::vector<ComparisonRow> rows_of(const std::vector<Comparison>& comparisons,
+                                   const std::optional<double>& step_seconds) {
+  std::vector<ComparisonRow> rows;
+  for (const Comparison& line : comparisons) {
+    rows.push_back({line.name, shown_or_dash(line.unit, line.predicted),
+                    shown_or_dash(line.unit, line.measured), shown_error(line),
+                    shown_of_step(line, step_seconds)});
+  }
+  return rows;
+}
+
 std::optional<Scaling> scaling(const plan::Plan& plan, const Measured& measured) {
   const double many = measured.tokens_per_second.value_or(0);
   const double one = measured.one_rank_tokens_per_second.value_or(0);
@@ -164,11 +182,9 @@ std::optional<Scaling> scaling(const plan::Plan& plan, const Measured& measured)
 std::string table(const plan::Plan& plan, const Measured& measured) {
   std::string out = fmt::format("{:<26}{:>14}{:>13}{:>12}{:>13}\n", "plan against run", "predicted",
                                 "measured", "error", "of a step");
-  for (const Comparison& line : compare(plan, measured)) {
-    const std::string row = fmt::format("{:<26}{:>14}{:>13}{:>12}{:>13}", line.name,
-                                        shown_or_dash(line.unit, line.predicted),
-                                        shown_or_dash(line.unit, line.measured), shown_error(line),
-                                        shown_of_step(line, measured.step_seconds));
+  for (const ComparisonRow& one : rows_of(compare(plan, measured), measured.step_seconds)) {
+    const std::string row = fmt::format("{:<26}{:>14}{:>13}{:>12}{:>13}", one.name, one.predicted,
+                                        one.measured, one.error, one.of_step);
     out += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
   if (on_gpus(plan) && plan.ranks > 1) {
@@ -185,6 +201,22 @@ std::string to_json(const std::vector<Comparison>& comparisons) {
                        {"error", or_null(line.error())}};
   }
   return base::dump(json);
+}
+
+std::vector<Comparison> comparisons_from_json(std::string_view json) {
+  std::vector<Comparison> lines;
+  const auto parsed = base::parse_json(json);
+  if (!parsed.ok() || !parsed->is_object()) return lines;
+  for (const auto& [name, line] : parsed->items()) {
+    if (!line.is_object()) continue;
+    const auto number = [&line = line](const char* key) {
+      const auto found = line.find(key);
+      return found != line.end() && found->is_number() ? std::optional(found->get<double>())
+                                                       : std::nullopt;
+    };
+    lines.push_back({name, unit_of(name), number("predicted"), number("measured")});
+  }
+  return lines;
 }
 
 }  // namespace hanji::report

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hanji/plan/plan.h"
@@ -52,6 +53,14 @@ struct Comparison {
 /// Every line that the plan predicted, in the order of its table, and the skew.
 std::vector<Comparison> compare(const plan::Plan& plan, const Measured& measured);
 
+/// A line as people read it; what was not predicted or not measured is "-".
+struct ComparisonRow {
+  std::string name, predicted, measured, error;
+  std::string of_step;  ///< By how much of a step a time was missed; empty for others.
+};
+std::vector<ComparisonRow> rows_of(const std::vector<Comparison>& comparisons,
+                                   const std::optional<double>& step_seconds);
+
 /// What more ranks brought.
 struct Scaling {
   double speed_up = 0;    ///< Tokens per second over those of one rank.
@@ -68,5 +77,7 @@ std::string table(const plan::Plan& plan, const Measured& measured);
 /// The object "prediction" of summary.json:
 /// {"step_seconds": {"predicted": 0.05, "measured": 0.06, "error": -0.16}, ...}; null for absent.
 std::string to_json(const std::vector<Comparison>& comparisons);
+/// What to_json() was given; units by the names. Members that are no such line are left out.
+std::vector<Comparison> comparisons_from_json(std::string_view json);
 
 }  // namespace hanji::report

@@ -167,5 +167,17 @@ TEST(PlanAgainstRun, JsonHasEveryLineAndNullForWhatIsAbsent) {
   EXPECT_TRUE(json->contains("memory.activations"));
 }
 
+TEST(PlanAgainstRun, JsonGivesTheLinesBackWithTheirUnits) {
+  const std::vector<Comparison> lines = compare(some_plan(), some_run());
+  const std::vector<Comparison> back = comparisons_from_json(to_json(lines));
+  ASSERT_EQ(back.size(), lines.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(back[i].name, lines[i].name);
+    EXPECT_EQ(back[i].unit, lines[i].unit) << lines[i].name;
+    EXPECT_EQ(back[i].predicted, lines[i].predicted) << lines[i].name;
+    EXPECT_EQ(back[i].measured, lines[i].measured) << lines[i].name;
+  }
+}
+
 }  // namespace
 }  // namespace hanji::report

@@ -71,6 +71,11 @@ Result<std::vector<StepAccount>> read_accounts(const std::filesystem::path& path
   return reader.take();
 }
 
+Result<std::string> read_if_there(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::string();
+  return base::read_file(path, kMaxFile);
+}
+
 }  // namespace
 
 Result<RunRecords> read_run(const std::filesystem::path& folder) {
@@ -90,10 +95,9 @@ Result<RunRecords> read_run(const std::filesystem::path& folder) {
     HANJI_ASSIGN_OR_RETURN(auto accounts, read_accounts(file, AccountReader(rank, run.plan.ranks)));
     run.ranks.push_back({rank, std::move(accounts)});
   }
-  const std::filesystem::path summary = folder / "summary.json";
-  if (std::filesystem::exists(summary)) {
-    HANJI_ASSIGN_OR_RETURN(run.summary, base::read_file(summary, kMaxFile));
-  }
+  HANJI_ASSIGN_OR_RETURN(run.summary, read_if_there(folder / "summary.json"));
+  HANJI_ASSIGN_OR_RETURN(run.certificate, read_if_there(folder / "certificate.json"));
+  HANJI_ASSIGN_OR_RETURN(run.log, read_training_log(folder / "run.jsonl"));
   return run;
 }
 

@@ -7,6 +7,7 @@
 #include "hanji/base/status.h"
 #include "hanji/plan/plan.h"
 #include "hanji/report/step_account.h"
+#include "hanji/report/training_log.h"
 
 namespace hanji::report {
 
@@ -22,10 +23,12 @@ struct RunRecords {
   plan::Plan plan;
   std::vector<RankSteps>
       ranks;  ///< Those whose files lie here, ascending; ranks of other hosts keep theirs there.
-  std::string summary;  ///< summary.json; empty: the run has not ended.
+  std::string summary;      ///< summary.json; empty: the run has not ended.
+  std::string certificate;  ///< certificate.json of `hanji verify`; empty: there is none.
+  TrainingLog log;          ///< run.jsonl.
 };
 
-/// Reads plan.json, summary.json and the accounts of `folder`. A line that a killed rank has left open is dropped.
+/// Reads plan.json, summary.json, run.jsonl, certificate.json and the accounts of `folder`. A line that a killed rank has left open is dropped.
 /// Errors  not_found without a plan; corrupt, naming file and line.
 Result<RunRecords> read_run(const std::filesystem::path& folder);
 

@@ -5,60 +5,24 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hanji/base/json.h"
 #include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/report/efficiency.h"
+#include "hanji/report/run_facts.h"
+#include "hanji/report/step_series.h"
 #include "hanji/report/verdict.h"
 
 namespace hanji::report {
 namespace {
 
-using base::Json;
 using base::TextTable;
 
 constexpr size_t kMaxCalls = 5;
 
-std::string mesh_of(const plan::Plan& plan) {
-  std::string text;
-  for (const layout::Axis& axis : plan.mesh.axes()) {
-    if (axis.degree == 1) continue;
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis.name, axis.degree);
-  }
-  return text.empty() ? "one rank" : text;
-}
-
-int64_t steps_done(const RunRecords& run) {
-  int64_t steps = 0;
-  for (const RankSteps& rank : run.ranks) {
-    if (!rank.accounts.empty()) steps = std::max(steps, rank.accounts.back().step);
-  }
-  return steps;
-}
-
-/// The mean step of all ranks together, with all axes, calls and waits; none: no accounts.
-std::optional<StepAccount> all_ranks(const RunRecords& run) {
-  std::optional<StepAccount> sum;
-  for (const RankSteps& rank : run.ranks) {
-    for (size_t i = 1; i < rank.accounts.size(); ++i) {  // the first warms up
-      if (sum) {
-        add(*sum, rank.accounts[i]);
-      } else {
-        sum = rank.accounts[i];
-      }
-    }
-  }
-  return sum;
-}
-
 std::string per_step(double seconds, const StepAccount& sum) {
   return base::format_seconds(seconds / static_cast<double>(sum.steps));
-}
-
-std::string per_step(const std::optional<double>& seconds, const StepAccount& sum) {
-  return seconds ? per_step(*seconds, sum) : "unknown";
 }
 
 /// The ranks with the shortest and longest waits where there are too many.
@@ -88,15 +52,23 @@ std::string table_of_ranks(const RunRecords& run, int columns) {
   return text;
 }
 
-std::string table_of_axes(const StepAccount& sum, int columns) {
-  if (sum.axes.empty()) return "";
+std::string or_unknown(const std::optional<double>& seconds) {
+  return seconds ? base::format_seconds(*seconds) : "unknown";
+}
+
+std::string per_second(double bytes) { return base::format_bytes(std::llround(bytes)) + "/s"; }
+
+std::string table_of_axes(const RunRecords& run, int columns) {
+  const std::vector<AxisFacts> axes = axes_of(run);
+  if (axes.empty()) return "";
   using enum base::TextTable::Align;
-  TextTable table({{"axis", kLeft}, {"calls"}, {"bytes"}, {"moving bytes"}, {"waiting"}});
-  for (const AxisAccount& one : sum.axes) {
-    const auto steps = static_cast<double>(sum.steps);
-    table.add({one.axis, fmt::format("{:.3g}", static_cast<double>(one.calls) / steps),
-               base::format_bytes(std::llround(static_cast<double>(one.bytes) / steps)),
-               per_step(one.exposed_transfer, sum), per_step(one.skew, sum)});
+  TextTable table(
+      {{"axis", kLeft}, {"calls"}, {"bytes"}, {"moving bytes"}, {"waiting"}, {"rate"}, {"link"}});
+  for (const AxisFacts& one : axes) {
+    table.add({one.axis, fmt::format("{:.3g}", one.calls),
+               base::format_bytes(std::llround(one.bytes)), or_unknown(one.exposed_transfer),
+               or_unknown(one.skew), one.bytes_per_second ? per_second(*one.bytes_per_second) : "-",
+               one.link_bytes_per_second > 0 ? per_second(one.link_bytes_per_second) : "-"});
   }
   return "\n" + table.text(columns);
 }
@@ -130,93 +102,54 @@ std::string plan_lines(const RunRecords& run, const Verdict& verdict) {
       base::format_seconds(p.compute_seconds), base::format_seconds(p.exposed_transfer_seconds));
 }
 
+std::string saving_text(const OutcomeFacts& outcome) {
+  if (!outcome.saving || outcome.saving->saves == 0) return "";
+  const SavingFacts& saving = *outcome.saving;
+  return fmt::format(
+      "  {}: a step waited {} for each{}", base::counted(saving.saves, "checkpoint"),
+      base::format_seconds(saving.blocked_median),
+      saving.failed > 0 ? fmt::format(" ({} failed)", base::counted(saving.failed, "save")) : "");
+}
+
 std::string outcome_lines(const RunRecords& run) {
-  const auto summary = base::parse_json(run.summary);
-  if (!summary.ok()) return "outcome      the run has not ended\n";
-  const auto number = [&](const char* name) {
-    return summary->contains(name) && (*summary)[name].is_number()
-               ? std::optional((*summary)[name].get<double>())
-               : std::nullopt;
-  };
+  const OutcomeFacts outcome = outcome_of(run);
   std::string text = "outcome    ";
-  if (const auto loss = number("train_loss")) text += fmt::format("  train loss {:.4f}", *loss);
-  if (const auto loss = number("validation_loss"))
-    text += fmt::format("  validation {:.4f}", *loss);
-  if (const auto skipped = number("skipped_steps"); skipped.value_or(0) > 0) {
-    text += fmt::format("  {} skipped", base::counted(std::llround(*skipped), "step"));
+  if (!outcome.has_ended) text += "  the run has not ended";
+  if (outcome.train_loss) text += fmt::format("  train loss {:.4f}", *outcome.train_loss);
+  if (outcome.validation_loss) text += fmt::format("  validation {:.4f}", *outcome.validation_loss);
+  if (outcome.skipped_steps.value_or(0) > 0) {
+    text += fmt::format("  {} skipped", base::counted(*outcome.skipped_steps, "step"));
   }
-  return text + "\n";
+  if (!run.log.resumptions.empty()) {
+    text += fmt::format("  resumed {}", base::counted(std::ssize(run.log.resumptions), "time"));
+  }
+  if (!run.log.warnings.empty()) {
+    text += fmt::format("  {}", base::counted(std::ssize(run.log.warnings), "warning"));
+  }
+  return text + saving_text(outcome) + "\n";
+}
+
+/// The rank whose tensors had most, beside the plan.
+std::string memory_line(const RunRecords& run) {
+  const OutcomeFacts outcome = outcome_of(run);
+  const int64_t planned = run.plan.predicted.peak_bytes_per_rank;
+  if (outcome.peak_bytes.empty()) return "";
+  return fmt::format("memory       {} of tensors at most on a rank, {} planned\n",
+                     base::format_bytes(std::ranges::max(outcome.peak_bytes)),
+                     base::format_bytes(planned));
 }
 
 std::string rate_line(const RunRecords& run, const Verdict& verdict) {
-  if (verdict.step_seconds <= 0) return "";
-  const plan::Plan& plan = run.plan;
-  const double targets = static_cast<double>(plan.config.train.global_batch) *
-                         static_cast<double>(plan.model.targets_per_sample);
+  const auto rate = rate_of(run, verdict);
+  if (!rate) return "";
   std::string text = fmt::format("rate         {} {}/s, a step of {}",
-                                 base::format_count(std::llround(targets / verdict.step_seconds)),
-                                 plan::targets_of(plan::family_of(plan.config.model).data),
-                                 base::format_seconds(verdict.step_seconds));
-  const double products = products_rate(run, verdict.step_seconds);
-  if (products > 0) {
-    text += fmt::format(", {:.0f} % of the products' rate measured here", 100 * products);
+                                 base::format_count(std::llround(rate->targets_per_second)),
+                                 rate->targets, base::format_seconds(rate->step_seconds));
+  if (rate->of_measured) {
+    text += fmt::format(", {:.0f} % of the products' rate measured here", 100 * *rate->of_measured);
   }
+  if (rate->of_peak) text += fmt::format(", {:.0f} % of {}'s", 100 * *rate->of_peak, rate->device);
   return text + "\n";
-}
-
-Json or_null(const std::optional<double>& value, double over) {
-  return value ? Json(*value / over) : Json();
-}
-
-Json values_of(const std::vector<Saving>& causes) {
-  Json all = Json::array();
-  for (const Saving& one : causes) {
-    all.push_back({{"cause", name_of(one.cause)},
-                   {"ranks", one.ranks},
-                   {"where", one.where},
-                   {"saving_seconds", *one.seconds},
-                   {"sentence", one.sentence}});
-  }
-  return all;
-}
-
-Json value_of(const Verdict& verdict) {
-  return {{"cause", name_of(verdict.cause)},
-          {"rank", verdict.rank < 0 ? Json() : Json(verdict.rank)},
-          {"where", verdict.where},
-          {"step_seconds", verdict.step_seconds},
-          {"lost_seconds", verdict.lost_seconds},
-          {"saving_seconds", verdict.saving_seconds ? Json(*verdict.saving_seconds) : Json()},
-          {"sentence", verdict.sentence},
-          {"causes", values_of(verdict.causes)}};
-}
-
-Json value_of(const StepParts& one) {
-  return {{"rank", one.rank},
-          {"seconds", one.seconds},
-          {"compute", one.compute},
-          {"data", one.data},
-          {"exposed_transfer", one.exposed_transfer},
-          {"skew", one.skew},
-          {"cpu", one.cpu}};
-}
-
-/// By axis and by call, of a mean step.
-void add_sums(const StepAccount& sum, Json& json) {
-  const auto steps = static_cast<double>(sum.steps);
-  for (const AxisAccount& one : sum.axes) {
-    json["by_axis"].push_back({{"axis", one.axis},
-                               {"calls", static_cast<double>(one.calls) / steps},
-                               {"bytes", static_cast<double>(one.bytes) / steps},
-                               {"exposed_transfer", or_null(one.exposed_transfer, steps)},
-                               {"skew", or_null(one.skew, steps)}});
-  }
-  for (const CallAccount& one : sum.calls) {
-    json["by_call"].push_back({{"routine", one.routine},
-                               {"count", static_cast<double>(one.count) / steps},
-                               {"bytes", static_cast<double>(one.bytes) / steps},
-                               {"seconds", one.seconds / steps}});
-  }
 }
 
 }  // namespace
@@ -228,32 +161,15 @@ std::string run_report(const RunRecords& run, int columns) {
       fmt::format("run          {}: {}, {} ({}), {}, parallel.data = {}\n", run.folder.string(),
                   plan.config.model.preset, base::counted(plan.ranks, "rank"), mesh_of(plan),
                   plan::name_of(plan.kernels.precision), plan::name_of(plan.config.parallel.data));
-  text += fmt::format("steps        {} of {}\n", steps_done(run), plan.config.train.steps);
-  text += rate_line(run, verdict) + outcome_lines(run) + efficiency_line(run);
+  text += fmt::format("steps        {} of {}\n", last_step(run), plan.config.train.steps);
+  text += rate_line(run, verdict) + memory_line(run) + outcome_lines(run) + efficiency_line(run);
   text += fmt::format("\nverdict      {}\n", verdict.sentence);
   text = base::wrap(text, columns, 13);
   text += table_of_ranks(run, columns);
-  if (const auto sum = all_ranks(run)) {
-    text += table_of_axes(*sum, columns) + table_of_calls(*sum, columns);
+  if (const auto sum = sum_of_steps(run)) {
+    text += table_of_axes(run, columns) + table_of_calls(*sum, columns);
   }
   return text + base::wrap(plan_lines(run, verdict), columns, 13);
-}
-
-std::string run_report_json(const RunRecords& run) {
-  const Verdict verdict = judge_run(run);
-  Json json = {{"format", kReportFormat},
-               {"folder", run.folder.string()},
-               {"ranks", run.plan.ranks},
-               {"mesh", mesh_of(run.plan)},
-               {"steps", steps_done(run)},
-               {"verdict", value_of(verdict)},
-               {"products_rate", products_rate(run, verdict.step_seconds)},
-               {"by_rank", Json::array()},
-               {"by_axis", Json::array()},
-               {"by_call", Json::array()}};
-  for (const StepParts& one : mean_parts(run)) json["by_rank"].push_back(value_of(one));
-  if (const auto sum = all_ranks(run)) add_sums(*sum, json);
-  return base::dump(json, 1) + "\n";
 }
 
 std::string verdict_lines(const RunRecords& run) {

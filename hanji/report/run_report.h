@@ -4,6 +4,7 @@
 
 #include "hanji/base/terminal.h"
 #include "hanji/report/run_records.h"
+#include "hanji/report/step_timeline.h"
 
 namespace hanji::report {
 
@@ -15,8 +16,9 @@ inline constexpr int kReportFormat = 1;
 std::string run_report(const RunRecords& run, int columns = base::kTerminalColumns);
 inline constexpr size_t kMaxRanksShown = 8;
 
-/// The same for programs, as one JSON document; seconds are means of a step.
-std::string run_report_json(const RunRecords& run);
+/// The same for programs, as one JSON document; seconds are means of a step, but for those of `timelines`.
+/// What was not measured is null.
+std::string run_report_json(const RunRecords& run, const std::vector<StepTimeline>& timelines = {});
 
 /// Lines for the end of a run: the verdict, the command that shows more, and the one that measures the efficiency.
 std::string verdict_lines(const RunRecords& run);

@@ -65,5 +65,33 @@ TEST(RunReport, JsonHasTheSameInSeconds) {
   EXPECT_EQ((*json)["by_axis"][0]["axis"], "data");
 }
 
+TEST(RunReport, JsonSaysNullForWhatWasNotMeasured) {
+  const auto json = base::parse_json(run_report_json(slow_third(4))).or_throw();
+  EXPECT_TRUE(json["outcome"]["train_loss"].is_null()) << "the run has not ended";
+  EXPECT_TRUE(json["checkpoints"].is_null());
+  EXPECT_TRUE(json["memory"]["peak_bytes"].is_null());
+  EXPECT_TRUE(json["rate"]["of_peak"].is_null()) << "no table has this machine's processors";
+  EXPECT_TRUE(json["certificate"].is_null());
+}
+
+TEST(RunReport, SaysHowARunEnded) {
+  RunRecords run = slow_third(4);
+  run.summary =
+      R"({"train_loss":1.5,"validation_loss":2.5,"skipped_steps":2,"peak_bytes":[1048576,2097152],
+      "checkpoint":{"saves":3,"failed_saves":1,"blocked_seconds_median":0.01}})";
+  run.log.resumptions = {{.step = 10, .ranks = 4}};
+  run.log.warnings = {{.step = 11, .text = "slow disk"}};
+  const std::string text = run_report(run);
+  EXPECT_THAT(text, HasSubstr("train loss 1.5000  validation 2.5000  2 steps skipped"));
+  EXPECT_THAT(text, testing::ContainsRegex("resumed 1\\s+time"));
+  EXPECT_THAT(text, HasSubstr("1 warning"));
+  EXPECT_THAT(text, HasSubstr("3 checkpoints"));
+  EXPECT_THAT(text, HasSubstr("memory       2.00 MiB of tensors at most on a rank"));
+  EXPECT_LE(base::split(text, '\n').size(), 41u) << text;
+  const auto json = base::parse_json(run_report_json(run)).or_throw();
+  EXPECT_EQ(json["outcome"]["warnings"][0]["warning"], "slow disk");
+  EXPECT_EQ(json["checkpoints"]["failed"], 1);
+}
+
 }  // namespace
 }  // namespace hanji::report
