@@ -6,6 +6,7 @@
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/report/compare_runs.h"
+#include "hanji/report/report_page.h"
 #include "hanji/report/run_report.h"
 #include "hanji/report/scaling.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 struct ReportOptions {
   std::vector<std::string> runs;
-  std::optional<std::string> steps, against, svg;
+  std::optional<std::string> steps, against, svg, html;
   bool as_json = false, is_scaling = false;
 
   bool is_comparison() const { return runs.size() > 1 || against; }
@@ -29,6 +30,9 @@ struct ReportOptions {
     if (svg && !is_scaling) mistakes.add("--svg draws how a job scales; it needs --scaling");
     if ((runs.size() > 1 || is_scaling) && against) {
       mistakes.add("--against compares two parts of one run; name one folder with it");
+    }
+    if (html && (is_comparison() || is_scaling)) {
+      mistakes.add("--html writes the report of one run; name one folder with it");
     }
     if (against && !steps) {
       mistakes.add("--against needs --steps, the part that it is compared with");
@@ -81,7 +85,11 @@ std::string scaled(const ReportOptions& options) {
 
 std::string of_one_run(const ReportOptions& options) {
   const report::RunRecords run = read(options.runs.front(), options.steps);
-  return options.as_json ? report::run_report_json(run) : report::run_report(run, output_columns());
+  const auto timelines = options.as_json || options.html ? report::read_timelines(run)
+                                                         : std::vector<report::StepTimeline>{};
+  if (options.html) write_page(*options.html, report::report_page(run, timelines));
+  return options.as_json ? report::run_report_json(run, timelines)
+                         : report::run_report(run, output_columns());
 }
 
 }  // namespace
@@ -102,6 +110,8 @@ void add_report(Verb command) {
   verb.add_flag("--scaling", &options->is_scaling,
                 "how one job scales, from runs on 1, 2, ... ranks");
   verb.add_option("--svg", &options->svg, "with --scaling: the speed-up as an SVG")
+      .type_name("FILE");
+  verb.add_option("--html", &options->html, "write the report of one run as a page, too")
       .type_name("FILE");
   verb.on_chosen([=] {
     options->throw_if_contradictory();

@@ -25,20 +25,11 @@ std::string per_step(double seconds, const StepAccount& sum) {
   return base::format_seconds(seconds / static_cast<double>(sum.steps));
 }
 
-/// The ranks with the shortest and longest waits where there are too many.
-std::vector<StepParts> shown_of(std::vector<StepParts> parts) {
-  if (parts.size() <= kMaxRanksShown) return parts;
-  std::ranges::stable_sort(parts, {}, &StepParts::skew);
-  parts.erase(parts.begin() + kMaxRanksShown / 2, parts.end() - kMaxRanksShown / 2);
-  std::ranges::sort(parts, {}, &StepParts::rank);
-  return parts;
-}
-
-std::string table_of_ranks(const RunRecords& run, int columns) {
+std::string lines_of_ranks(const RunRecords& run, int columns) {
   const std::vector<StepParts> parts = mean_parts(run);
   if (parts.empty()) return "";
   TextTable table({{"rank"}, {"step"}, {"compute"}, {"samples"}, {"bytes"}, {"waits"}, {"CPU"}});
-  for (const StepParts& one : shown_of(parts)) {
+  for (const StepParts& one : shown_parts(parts)) {
     table.add({std::to_string(one.rank), base::format_seconds(one.seconds),
                base::format_seconds(one.compute), base::format_seconds(one.data),
                base::format_seconds(one.exposed_transfer), base::format_seconds(one.skew),
@@ -58,7 +49,7 @@ std::string or_unknown(const std::optional<double>& seconds) {
 
 std::string per_second(double bytes) { return base::format_bytes(std::llround(bytes)) + "/s"; }
 
-std::string table_of_axes(const RunRecords& run, int columns) {
+std::string lines_of_axes(const RunRecords& run, int columns) {
   const std::vector<AxisFacts> axes = axes_of(run);
   if (axes.empty()) return "";
   using enum base::TextTable::Align;
@@ -73,7 +64,7 @@ std::string table_of_axes(const RunRecords& run, int columns) {
   return "\n" + table.text(columns);
 }
 
-std::string table_of_calls(const StepAccount& sum, int columns) {
+std::string lines_of_calls(const StepAccount& sum, int columns) {
   if (sum.calls.empty()) return "";
   std::vector<CallAccount> calls = sum.calls;
   std::ranges::stable_sort(calls, std::greater(), &CallAccount::seconds);
@@ -154,6 +145,14 @@ std::string rate_line(const RunRecords& run, const Verdict& verdict) {
 
 }  // namespace
 
+std::vector<StepParts> shown_parts(std::vector<StepParts> parts) {
+  if (parts.size() <= kMaxRanksShown) return parts;
+  std::ranges::stable_sort(parts, {}, &StepParts::skew);
+  parts.erase(parts.begin() + kMaxRanksShown / 2, parts.end() - kMaxRanksShown / 2);
+  std::ranges::sort(parts, {}, &StepParts::rank);
+  return parts;
+}
+
 std::string run_report(const RunRecords& run, int columns) {
   const Verdict verdict = judge_run(run);
   const plan::Plan& plan = run.plan;
@@ -165,9 +164,9 @@ std::string run_report(const RunRecords& run, int columns) {
   text += rate_line(run, verdict) + memory_line(run) + outcome_lines(run) + efficiency_line(run);
   text += fmt::format("\nverdict      {}\n", verdict.sentence);
   text = base::wrap(text, columns, 13);
-  text += table_of_ranks(run, columns);
+  text += lines_of_ranks(run, columns);
   if (const auto sum = sum_of_steps(run)) {
-    text += table_of_axes(run, columns) + table_of_calls(*sum, columns);
+    text += lines_of_axes(run, columns) + lines_of_calls(*sum, columns);
   }
   return text + base::wrap(plan_lines(run, verdict), columns, 13);
 }
