@@ -84,8 +84,8 @@ std::string format_count(int64_t count) {
 
 std::string format_seconds(double seconds) {
   if (!std::isfinite(seconds)) return "?";
+  if (std::abs(seconds) < 0.5e-9) return "0 s";
   if (seconds < 0) return fmt::format("-{}", format_seconds(-seconds));
-  if (seconds == 0) return "0 s";
   if (seconds < 0.9995e-6) return fmt::format("{:.0f} ns", seconds * 1e9);
   if (seconds < 0.9995e-3) return three_digits(seconds * 1e6) + " us";
   if (seconds < 0.9995) return three_digits(seconds * 1e3) + " ms";

@@ -42,6 +42,7 @@ TEST(FormatSeconds, PicksTheUnitThatPeopleSay) {
   EXPECT_EQ(format_seconds(125), "2 min 05 s");
   EXPECT_EQ(format_seconds(11220), "3 h 07 min");
   EXPECT_EQ(format_seconds(-2), "-2.00 s");
+  EXPECT_EQ(format_seconds(-1e-17), "0 s") << "what a difference of sums may leave";
   EXPECT_EQ(format_seconds(std::numeric_limits<double>::quiet_NaN()), "?");
 }
 

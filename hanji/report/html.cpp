@@ -21,9 +21,11 @@ std::string scroll_box(std::string_view name, std::string_view content) {
 std::string HtmlTable::html() const {
   if (rows_.empty()) return "";
   std::string text =
-      fmt::format("<table>\n<caption>{}</caption>\n<thead><tr>", xml_escape(caption_));
+      fmt::format("<table{}>\n<caption>{}</caption>\n<thead><tr>",
+                  columns_.back().is_words ? " class=\"facts\"" : "", xml_escape(caption_));
   for (const Column& one : columns_) {
-    text += fmt::format("<th scope=\"col\">{}</th>", xml_escape(one.heading));
+    text += fmt::format("<th scope=\"col\"{}>{}</th>", one.is_words ? " class=\"words\"" : "",
+                        xml_escape(one.heading));
   }
   text += "</tr></thead>\n<tbody>\n";
   for (const std::vector<std::string>& row : rows_) {

@@ -60,10 +60,12 @@ struct ValueAxis {
     return kCurveTop + (high - value) / (high - low) * (kCurveHeight - kCurveTop);
   }
 
-  std::string svg(const std::function<std::string(double)>& shown) const {
+  /// `unit`: lines are at round multiples of it.
+  std::string svg(const std::function<std::string(double)>& shown, double unit = 1) const {
     SvgPath lines;
     std::string text;
-    for (const double value : round_values(low, high, 4)) {
+    for (const double multiple : round_values(low / unit, high / unit, 4)) {
+      const double value = multiple * unit;
       lines.line(kPlotLeft, y(value), kPlotLeft + kPlotWidth, y(value));
       text += svg_text(kPlotLeft - 8, y(value) + 4, "note", Anchor::kEnd, shown(value));
     }
@@ -143,7 +145,7 @@ double scale_for(const std::vector<RankSeries>& all) {
   }
   if (lengths.empty()) return 0;
   const double most = std::ranges::max(lengths);
-  const double usual = quantile(lengths, 0.98);
+  const double usual = quantile(lengths, 0.9);
   return most <= 2 * usual ? most : 1.25 * usual;
 }
 
@@ -155,26 +157,60 @@ std::string picture_of_curves(std::string_view name, std::string_view content) {
   return svg_picture(name, kPictureWidth, kCurveHeight + kAxisHeight, content);
 }
 
-/// A line of the plan across the picture with its words at the right, above or below it.
-std::string planned_line(const ValueAxis& axis, double value, const std::string& words,
-                         bool above) {
-  SvgPath line;
-  line.line(kPlotLeft, axis.y(value), kPlotLeft + kPlotWidth, axis.y(value));
-  return line.element("planned") + svg_text(kPlotLeft + kPlotWidth,
-                                            axis.y(value) + (above ? -4 : 12), "label",
-                                            Anchor::kEnd, words);
+ValueAxis axis_of_losses(const TrainingLog& log) {
+  ValueAxis values{.low = log.train_losses.front().value, .high = log.train_losses.front().value};
+  for (const auto* points : {&log.train_losses, &log.validation_losses}) {
+    for (const TrainingLog::Point& one : *points) {
+      values.low = std::min(values.low, one.value);
+      values.high = std::max(values.high, one.value);
+    }
+  }
+  if (values.high <= values.low) values.high = values.low + 1;
+  return values;
 }
 
-/// Least and most of all ranks after the steps of each column.
-std::map<int64_t, std::pair<int64_t, int64_t>> memory_by_column(const RunRecords& run,
-                                                                int64_t steps) {
-  std::map<int64_t, std::pair<int64_t, int64_t>> all;
+/// The largest power of 1024 that a few lines of an axis up to `high` can count in.
+double binary_unit(double high) {
+  double unit = 1;
+  while (high / unit >= 2048) unit *= 1024;
+  return unit;
+}
+
+/// The plan's line across the picture, its words at the right.
+std::string planned_line(const ValueAxis& axis, double bytes, bool words_above) {
+  SvgPath line;
+  const double y = axis.y(bytes);
+  line.line(kPlotLeft, y, kPlotLeft + kPlotWidth, y);
+  return line.element("planned") + svg_text(kPlotLeft + kPlotWidth, y + (words_above ? -6 : 14),
+                                            "label", Anchor::kEnd,
+                                            fmt::format("planned: {} at most", bytes_text(bytes)));
+}
+
+/// The most that a rank had, at the left.
+std::string measured_mark(const ValueAxis& axis, double bytes, bool words_above) {
+  SvgPath mark;
+  const double y = axis.y(bytes);
+  mark.diamond(kPlotLeft + 8, y, 5);
+  return mark.element("mark", "the most of a rank at once") +
+         svg_text(kPlotLeft + 18, y + (words_above ? -6 : 14), "label", Anchor::kStart,
+                  fmt::format("measured: {} at most", bytes_text(bytes)));
+}
+
+struct MemoryRange {
+  double least = 0, most = 0;
+};
+
+/// Least and most bytes of all ranks after the steps of each column.
+std::map<int64_t, MemoryRange> memory_by_column(const RunRecords& run, int64_t steps) {
+  std::map<int64_t, MemoryRange> all;
   for (const RankSteps& rank : run.ranks) {
     for (const SeriesColumn& one : series_of(rank, steps).columns) {
       if (one.most_memory <= 0) continue;
-      const auto [found, is_new] = all.try_emplace(one.column, one.least_memory, one.most_memory);
-      found->second.first = std::min(found->second.first, one.least_memory);
-      found->second.second = std::max(found->second.second, one.most_memory);
+      const MemoryRange range{static_cast<double>(one.least_memory),
+                              static_cast<double>(one.most_memory)};
+      const auto [found, is_new] = all.try_emplace(one.column, range);
+      found->second = {std::min(found->second.least, range.least),
+                       std::max(found->second.most, range.most)};
     }
   }
   return all;
@@ -215,14 +251,7 @@ std::string loss_picture(const RunRecords& run) {
   if (log.train_losses.size() < 2) return "";
   const int64_t steps = log.train_losses.back().step;
   const StepAxis axis(steps);
-  ValueAxis values{.low = log.train_losses.front().value, .high = log.train_losses.front().value};
-  for (const auto* points : {&log.train_losses, &log.validation_losses}) {
-    for (const TrainingLog::Point& one : *points) {
-      values.low = std::min(values.low, one.value);
-      values.high = std::max(values.high, one.value);
-    }
-  }
-  if (values.high <= values.low) values.high = values.low + 1;
+  const ValueAxis values = axis_of_losses(log);
   std::vector<SvgPath::Range> train;
   for (const CurveColumn& one : curve_of(log.train_losses, steps)) {
     train.push_back({axis.middle(one.column), values.y(one.most), values.y(one.least)});
@@ -230,55 +259,39 @@ std::string loss_picture(const RunRecords& run) {
   SvgPath curve, marks;
   curve.ribbon(train);
   for (const TrainingLog::Point& one : log.validation_losses) {
-    if (one.step >= 1 && one.step <= steps) {
-      marks.diamond(axis.middle(column_of(one.step, steps)), values.y(one.value), 5);
-    }
+    if (one.step < 1 || one.step > steps) continue;
+    marks.diamond(axis.middle(column_of(one.step, steps)), values.y(one.value), 5);
   }
-  const bool is_thin = steps <= kSeriesColumns;
+  const bool is_line = steps <= kSeriesColumns;
   return picture_of_curves("loss over steps",
                            values.svg(decimals) + axis.svg(kCurveHeight) +
-                               curve.element(is_thin ? "curve thin" : "curve", "train loss") +
+                               curve.element(is_line ? "curve thin" : "curve", "train loss") +
                                marks.element("mark", "validation loss"));
 }
 
 std::string memory_picture(const RunRecords& run, const OutcomeFacts& outcome) {
   const int64_t steps = last_step(run);
-  if (steps < 2) return "";
-  const auto columns = memory_by_column(run, steps);
+  const auto columns = steps < 2 ? std::map<int64_t, MemoryRange>() : memory_by_column(run, steps);
   if (columns.empty()) return "";
   const StepAxis axis(steps);
   const auto planned = static_cast<double>(run.plan.predicted.peak_bytes_per_rank);
-  ValueAxis values{.low = 0, .high = planned};
-  for (const auto& [column, bytes] : columns) {
-    values.high = std::max(values.high, static_cast<double>(bytes.second));
-  }
-  std::string lines;
-  if (!outcome.peak_bytes.empty()) {
-    const auto most = static_cast<double>(std::ranges::max(outcome.peak_bytes));
-    values.high = std::max(values.high, most);
-  }
+  const double measured =
+      outcome.peak_bytes.empty() ? 0 : static_cast<double>(std::ranges::max(outcome.peak_bytes));
+  ValueAxis values{.low = 0, .high = std::max(planned, measured)};
+  for (const auto& [column, bytes] : columns) values.high = std::max(values.high, bytes.most);
   values.high *= 1.15;  // room for words
-  if (!outcome.peak_bytes.empty()) {
-    const auto most = static_cast<double>(std::ranges::max(outcome.peak_bytes));
-    SvgPath mark;
-    mark.diamond(kPlotLeft + 8, values.y(most), 5);
-    lines += mark.element("mark", "the most of a rank at once") +
-             svg_text(kPlotLeft + 18, values.y(most) + 14, "label", Anchor::kStart,
-                      fmt::format("measured: {} at most", bytes_text(most)));
-  }
   std::vector<SvgPath::Range> after;
   for (const auto& [column, bytes] : columns) {
-    after.push_back({axis.middle(column), values.y(static_cast<double>(bytes.second)),
-                     values.y(static_cast<double>(bytes.first))});
+    after.push_back({axis.middle(column), values.y(bytes.most), values.y(bytes.least)});
   }
   SvgPath curve;
   curve.ribbon(after);
+  std::string content = values.svg(bytes_text, binary_unit(values.high)) + axis.svg(kCurveHeight) +
+                        planned_line(values, planned, measured <= planned);
+  if (measured > 0) content += measured_mark(values, measured, measured > planned);
   return picture_of_curves(
       "bytes of tensors over steps",
-      values.svg(bytes_text) + axis.svg(kCurveHeight) +
-          planned_line(values, planned, fmt::format("planned: {} at most", bytes_text(planned)),
-                       true) +
-          lines + curve.element("curve", "after a step, least and most of all ranks"));
+      content + curve.element("curve", "after a step, least and most of all ranks"));
 }
 
 }  // namespace hanji::report::internal

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -54,13 +55,15 @@ p{margin:.5rem 0;max-width:75ch;overflow-wrap:anywhere}
 a{color:var(--link)}
 figure{margin:1rem 0}
 .scroll{overflow-x:auto}
+.scroll svg{display:block;width:100%;min-width:640px;height:auto}
 .scroll:focus-visible,summary:focus-visible{outline:2px solid var(--link);outline-offset:2px}
 table{border-collapse:collapse;margin:.75rem 0;font-variant-numeric:tabular-nums}
 caption{text-align:left;padding:.25rem 0}
 th,td{padding:.25rem .75rem .25rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
-th:first-child,td.words{text-align:left}
+th:first-child,td.words,th.words{text-align:left}
 thead th{color:var(--muted);font-weight:600}
 tbody th{font-weight:500}
+.facts tbody th{white-space:normal;vertical-align:top}
 td.words{white-space:normal;min-width:16ch;overflow-wrap:anywhere}
 ul.key{list-style:none;margin:.5rem 0;padding:0;display:flex;flex-wrap:wrap;gap:.25rem 1rem;font-size:.875rem}
 ul.key svg{vertical-align:-2px;margin-right:.25rem}
@@ -86,7 +89,7 @@ constexpr std::string_view kPictures = R"(svg text{font:11px system-ui,"DejaVu S
 
 constexpr std::string_view kMedia =
     R"(@media print{main{max-width:none;padding:0}figure,table,section>p{break-inside:avoid}
-h2,h3{break-after:avoid}.scroll{overflow:visible}svg{max-width:100%;height:auto}
+h2,h3{break-after:avoid}.scroll{overflow:visible}.scroll svg{min-width:0}
 svg *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 )";
 

@@ -50,11 +50,6 @@ std::string verdict_section(const Verdict& verdict) {
   std::ranges::replace(cause, '_', ' ');
   std::string text = paragraph(verdict.sentence, "verdict");
   text += paragraph(fmt::format("Cause: {}.", cause));
-  if (verdict.saving_seconds > 0) {
-    text += paragraph(fmt::format("Mending it saves {} of a step of {}.",
-                                  format_seconds(verdict.saving_seconds),
-                                  format_seconds(verdict.step_seconds)));
-  }
   return section("Verdict", text);
 }
 
