@@ -16,6 +16,7 @@ launchers   mpirun, torchrun and srun start our programs; torch.distributed's op
 stable      stable bits over many plans
 verdicts    40 runs with a slow rank, a slow reader or nothing: the report names it
 readers     a checkpoint, a trace and a curve read by Python's own readers
+page        HTML reports of real runs in Chromium: light and dark, narrow and wide, with axe-core
 pipelines   pipeline schedules against PyTorch's classes, its validation and its simulator; random jobs; memory; bubbles
 meshes      meshes of all axes train as one process does, in float64 and in stable bits
 python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
@@ -129,6 +130,18 @@ check_verdicts() {
 check_readers() {
   build hanji_cli
   .venv/bin/python -B tests/readers_check.py
+}
+
+# Node may be there from elsewhere, with an npm of its own, beside which Debian's cannot be installed.
+check_page() {
+  local packages=$DEBIAN_PAGE
+  command -v node >/dev/null && command -v npm >/dev/null || packages+=" $DEBIAN_NODE"
+  (debian_packages $packages) || cannot_run "Chromium or Node cannot be installed"
+  mkdir -p build/page
+  npm install --prefix build/page --no-save --no-fund --no-audit --ignore-scripts --silent $NODE_PAGE ||
+    cannot_run "npm gives no $NODE_PAGE"
+  build hanji_cli
+  .venv/bin/python -B tests/page_check.py build/page
 }
 
 check_pipelines() {

@@ -67,7 +67,8 @@ struct ValueAxis {
     for (const double multiple : round_values(low / unit, high / unit, 4)) {
       const double value = multiple * unit;
       lines.line(kPlotLeft, y(value), kPlotLeft + kPlotWidth, y(value));
-      text += svg_text(kPlotLeft - 8, y(value) + 4, "note", Anchor::kEnd, shown(value));
+      const double above_steps = std::min(y(value) + 4, kCurveHeight - 1);
+      text += svg_text(kPlotLeft - 8, above_steps, "note", Anchor::kEnd, shown(value));
     }
     return lines.element("grid") + text;
   }

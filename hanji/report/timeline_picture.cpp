@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "hanji/base/units.h"
@@ -41,14 +42,15 @@ class TimelineRow {
     if (is_filled(span.kind)) words_.push_back({left, width, name_of(span.kind)});
   }
 
-  std::string svg(int rank) const {
+  std::string svg(int rank) {
+    std::ranges::sort(gaps_, {}, &Gap::begin);
     std::string text = svg_text(kTimeLeft - 8, top_ + kBar / 2 + 4, "label", Anchor::kEnd,
                                 fmt::format("rank {}", rank));
     for (const SpanKind kind :
          {SpanKind::kCompute, SpanKind::kForward, SpanKind::kBackward, SpanKind::kOptimizer}) {
       text += element(kind);
     }
-    text += words() + covers_.element("cover");
+    text += covers_.element("cover") + words();
     for (const SpanKind kind : {SpanKind::kData, SpanKind::kTransfer, SpanKind::kSkew}) {
       text += element(kind);
     }
@@ -72,20 +74,28 @@ class TimelineRow {
                                                             base::format_seconds(seconds_[index])));
   }
 
-  /// In the middle of each bar that is wide enough, unless waits cover it there.
+  /// The widest part of [begin, end) that no wait covers.
+  Gap free_part(double begin, double end) const {
+    Gap widest;
+    double from = begin;
+    for (const Gap& wait : gaps_) {
+      if (wait.end <= from || wait.begin >= end) continue;
+      if (wait.begin - from > widest.end - widest.begin) widest = {from, wait.begin};
+      from = std::max(from, wait.end);
+    }
+    return end - from > widest.end - widest.begin ? Gap{from, end} : widest;
+  }
+
+  /// In each bar that has room.
   std::string words() const {
     std::string text;
     for (const Word& one : words_) {
-      if (one.width < kLetter) continue;
-      const double middle = one.left + one.width / 2;
-      const double half = one.width >= kWord ? kWord / 2 : kLetter / 2;
-      bool is_covered = false;
-      for (const Gap& gap : gaps_) {
-        is_covered = is_covered || (gap.begin < middle + half && gap.end > middle - half);
-      }
-      if (is_covered) continue;
-      const std::string_view word = one.width >= kWord ? one.name : one.name.substr(0, 1);
-      text += svg_text(middle, top_ + kBar / 2 + 4, "in-fill", Anchor::kMiddle, word);
+      const Gap part = free_part(one.left, one.left + one.width);
+      const double width = part.end - part.begin;
+      if (width < kLetter) continue;
+      const std::string_view word = width >= kWord ? one.name : one.name.substr(0, 1);
+      text +=
+          svg_text(part.begin + width / 2, top_ + kBar / 2 + 4, "in-fill", Anchor::kMiddle, word);
     }
     return text;
   }
