@@ -140,6 +140,21 @@ class Train(CommandTest):
         self.assertNotIn("\x1b[?", shown)  # no mode that would stay
         return shown
 
+        page, other = self.folder / "report.html", self.folder / "other.html"
+        self.hanji("report", self.folder / "run", "--html", page)
+        written = page.read_bytes()
+        self.assertIn(b"<!doctype html>", written)
+        self.assertIn(b"From the traces of the ranks", written)
+        json.loads(self.hanji("report", self.folder / "run", "--json", "--html", page).stdout)
+        self.assertEqual(page.read_bytes(), written)
+        other.write_text("<!doctype html>\n<p>my own page")
+        for target, why in ((other, "exists and is no report of hanji; name another file"),
+                            (self.folder, f"is a folder; name a file, such as {page}"),
+                            (self.folder / "none/x.html", "none")):
+            refused = self.hanji("report", self.folder / "run", "--html", target, expect=2)
+            self.assertIn(why, " ".join(refused.stderr.split()))
+        self.assertEqual(other.read_text(), "<!doctype html>\n<p>my own page")
+
     def test_a_report_of_no_run_is_refused(self):
         refused = self.hanji("report", self.folder, expect=2)
         self.assertIn("no plan.json lies here; name the folder of a run", refused.stderr)
