@@ -142,6 +142,12 @@ TEST(ReportPage, WhatWasNotMeasuredIsSaid) {
   EXPECT_THAT(report_page(run, {}), HasSubstr("Not measured: no account of two steps"));
 }
 
+TEST(ReportPage, ShowsWhatALastFailureWas) {
+  RunRecords run = full_run(2, 30);
+  run.flight = R"({"wall_ns":1,"text":"rank 1 was killed by signal 9\n\nrank  state\n"})";
+  EXPECT_THAT(page_of(run), HasSubstr("<pre>rank 1 was killed by signal 9\n"));
+}
+
 TEST(ReportPage, EveryTextAndShapeOfAPictureHasAClassWhoseContrastIsKnown) {
   const std::string page = page_of(full_run(2, 700));
   std::set<std::string> texts, shapes;

@@ -62,6 +62,13 @@ std::optional<SavingFacts> saving_of(const Json& summary) {
                      .written_median = summary_number(json, "write_seconds_median").value_or(0)};
 }
 
+/// The sentence and the table of `hanji debug` when the last rank of a failed try ended.
+std::string failure_of(const RunRecords& run) {
+  const auto flight = base::parse_json(run.flight);
+  if (!flight.ok() || !flight->is_object() || !flight->contains("text")) return "";
+  return (*flight)["text"].is_string() ? (*flight)["text"].get<std::string>() : "";
+}
+
 }  // namespace
 
 std::optional<RunRate> rate_of(const RunRecords& run, const Verdict& verdict) {
@@ -124,15 +131,40 @@ std::vector<AxisFacts> axes_of(const RunRecords& run) {
   return all;
 }
 
+std::vector<ComputeParts> compute_parts_of(const RunRecords& run) {
+  std::vector<ComputeParts> all;
+  for (const RankSteps& rank : run.ranks) {
+    ComputeParts parts{.rank = rank.rank};
+    double compute = 0, steps = 0;
+    for (size_t i = 1; i < rank.accounts.size(); ++i) {
+      const StepAccount& one = rank.accounts[i];
+      parts.forward += one.forward;
+      parts.backward += one.backward;
+      parts.optimizer += one.optimizer;
+      compute += compute_seconds(one).value_or(0);
+      steps += static_cast<double>(one.steps);
+    }
+    const double known = parts.forward + parts.backward + parts.optimizer;
+    if (compute <= 0 || known <= 0) continue;
+    parts.other = std::max(0.0, compute - known);
+    for (double* one : {&parts.forward, &parts.backward, &parts.optimizer, &parts.other}) {
+      *one /= steps;
+    }
+    all.push_back(parts);
+  }
+  return all;
+}
+
 OutcomeFacts outcome_of(const RunRecords& run) {
   const auto summary = base::parse_json(run.summary);
-  if (!summary.ok()) return {};
+  if (!summary.ok()) return {.last_failure = failure_of(run)};
   OutcomeFacts outcome{.has_ended = true,
                        .train_loss = summary_number(*summary, "train_loss"),
                        .validation_loss = summary_number(*summary, "validation_loss"),
                        .skipped_steps = summary_integer(*summary, "skipped_steps"),
                        .steps_without_targets = summary_integer(*summary, "steps_without_targets"),
                        .saving = saving_of(*summary),
+                       .last_failure = failure_of(run),
                        .step_seconds = summary_number(*summary, "step_seconds_median")};
   if (summary->contains("prediction")) {
     outcome.comparisons = comparisons_from_json((*summary)["prediction"].dump());

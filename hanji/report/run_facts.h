@@ -43,6 +43,15 @@ std::vector<AxisFacts> axes_of(const RunRecords& run);
 /// The mean step of all ranks together, with all axes, calls and waits; the first step warms up. None: no accounts.
 std::optional<StepAccount> sum_of_steps(const RunRecords& run);
 
+/// What the computing of a rank's mean step consists of. Units: seconds, without waiting in them.
+struct ComputeParts {
+  int rank = 0;
+  double forward = 0, backward = 0, optimizer = 0;
+  double other = 0;  ///< Of the computing, what is none of these.
+};
+/// Of the ranks whose accounts tell computing from waiting and have these parts.
+std::vector<ComputeParts> compute_parts_of(const RunRecords& run);
+
 /// What checkpoints cost, as the run's summary says.
 struct SavingFacts {
   int64_t saves = 0;
@@ -59,7 +68,8 @@ struct OutcomeFacts {
   std::optional<SavingFacts> saving;
   std::vector<int64_t> peak_bytes;      ///< Of tensors, by rank; empty: not known.
   std::vector<Comparison> comparisons;  ///< Plan against run; empty: not known.
-  std::optional<double> step_seconds;   ///< Median of a step.
+  std::string last_failure;  ///< What ended the run or an earlier try of it; may be empty.
+  std::optional<double> step_seconds;  ///< Median of a step.
 };
 OutcomeFacts outcome_of(const RunRecords& run);
 

@@ -97,6 +97,7 @@ Result<RunRecords> read_run(const std::filesystem::path& folder) {
   }
   HANJI_ASSIGN_OR_RETURN(run.summary, read_if_there(folder / "summary.json"));
   HANJI_ASSIGN_OR_RETURN(run.certificate, read_if_there(folder / "certificate.json"));
+  HANJI_ASSIGN_OR_RETURN(run.flight, read_if_there(folder / "logs" / "flight.json"));
   HANJI_ASSIGN_OR_RETURN(run.log, read_training_log(folder / "run.jsonl"));
   return run;
 }

@@ -25,10 +25,11 @@ struct RunRecords {
       ranks;  ///< Those whose files lie here, ascending; ranks of other hosts keep theirs there.
   std::string summary;      ///< summary.json; empty: the run has not ended.
   std::string certificate;  ///< certificate.json of `hanji verify`; empty: there is none.
+  std::string flight;       ///< logs/flight.json of the last failure; empty: none is left.
   TrainingLog log;          ///< run.jsonl.
 };
 
-/// Reads plan.json, summary.json, run.jsonl, certificate.json and the accounts of `folder`. A line that a killed rank has left open is dropped.
+/// Reads plan.json, summary.json, run.jsonl, certificate.json, logs/flight.json and the accounts of `folder`. A line that a killed rank has left open is dropped.
 /// Errors  not_found without a plan; corrupt, naming file and line.
 Result<RunRecords> read_run(const std::filesystem::path& folder);
 

@@ -19,7 +19,10 @@ namespace {
 
 using base::TextTable;
 
+constexpr size_t kMaxLines = 40;
 constexpr size_t kMaxCalls = 5;
+
+size_t lines_in(const std::string& text) { return std::ranges::count(text, '\n'); }
 
 std::string per_step(double seconds, const StepAccount& sum) {
   return base::format_seconds(seconds / static_cast<double>(sum.steps));
@@ -64,11 +67,12 @@ std::string lines_of_axes(const RunRecords& run, int columns) {
   return "\n" + table.text(columns);
 }
 
-std::string lines_of_calls(const StepAccount& sum, int columns) {
-  if (sum.calls.empty()) return "";
+/// At most `most` calls, the longest first.
+std::string lines_of_calls(const StepAccount& sum, size_t most, int columns) {
+  if (sum.calls.empty() || most == 0) return "";
   std::vector<CallAccount> calls = sum.calls;
   std::ranges::stable_sort(calls, std::greater(), &CallAccount::seconds);
-  if (calls.size() > kMaxCalls) calls.resize(kMaxCalls);
+  if (calls.size() > most) calls.resize(most);
   using enum base::TextTable::Align;
   TextTable table({{"call", kLeft}, {"times"}, {"bytes"}, {"open"}, {"longest wait in it", kLeft}});
   for (const CallAccount& one : calls) {
@@ -165,10 +169,14 @@ std::string run_report(const RunRecords& run, int columns) {
   text += fmt::format("\nverdict      {}\n", verdict.sentence);
   text = base::wrap(text, columns, 13);
   text += lines_of_ranks(run, columns);
+  const std::string planned = base::wrap(plan_lines(run, verdict), columns, 13);
   if (const auto sum = sum_of_steps(run)) {
-    text += lines_of_axes(run, columns) + lines_of_calls(*sum, columns);
+    text += lines_of_axes(run, columns);
+    const size_t used = lines_in(text) + lines_in(planned) + 2;  // and a blank one, and headings
+    text +=
+        lines_of_calls(*sum, used < kMaxLines ? std::min(kMaxCalls, kMaxLines - used) : 0, columns);
   }
-  return text + base::wrap(plan_lines(run, verdict), columns, 13);
+  return text + planned;
 }
 
 std::string verdict_lines(const RunRecords& run) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hanji/base/json.h"
@@ -47,6 +48,16 @@ Json report_json(const StepParts& one) {
           {"exposed_transfer", one.exposed_transfer},
           {"skew", one.skew},
           {"cpu", one.cpu}};
+}
+
+/// Parts of the computing of a rank, null where they are not recorded.
+void add_compute_parts(const std::vector<ComputeParts>& all, Json& of_rank) {
+  const auto found = std::ranges::find(all, of_rank["rank"].get<int>(), &ComputeParts::rank);
+  const bool is_known = found != all.end();
+  of_rank["forward"] = is_known ? Json(found->forward) : Json();
+  of_rank["backward"] = is_known ? Json(found->backward) : Json();
+  of_rank["optimizer"] = is_known ? Json(found->optimizer) : Json();
+  of_rank["other"] = is_known ? Json(found->other) : Json();
 }
 
 Json report_json(const AxisFacts& one) {
@@ -97,6 +108,7 @@ Json outcome_json(const RunRecords& run, const OutcomeFacts& outcome) {
                {"validation_losses", points_json(run.log.validation_losses)},
                {"skipped_steps", null_or(outcome.skipped_steps)},
                {"steps_without_targets", null_or(outcome.steps_without_targets)},
+               {"last_failure", outcome.last_failure.empty() ? Json() : Json(outcome.last_failure)},
                {"resumed", Json::array()},
                {"warnings", Json::array()}};
   for (const auto& one : run.log.resumptions) {
@@ -170,7 +182,11 @@ std::string run_report_json(const RunRecords& run, const std::vector<StepTimelin
                {"certificate", certificate_json(run)},
                {"plan_against_run", base::parse_json(to_json(outcome.comparisons)).or_throw()},
                {"timelines", Json::array()}};
-  for (const StepParts& one : mean_parts(run)) json["by_rank"].push_back(report_json(one));
+  const std::vector<ComputeParts> computing = compute_parts_of(run);
+  for (const StepParts& one : mean_parts(run)) {
+    json["by_rank"].push_back(report_json(one));
+    add_compute_parts(computing, json["by_rank"].back());
+  }
   for (const AxisFacts& one : axes_of(run)) json["by_axis"].push_back(report_json(one));
   for (const StepTimeline& one : timelines) json["timelines"].push_back(report_json(one));
   return base::dump(json, 1) + "\n";

@@ -27,6 +27,28 @@ TEST(RunReport, FitsFortyLinesOfEightyColumns) {
   }
 }
 
+TEST(RunReport, FitsFortyLinesHoweverManyAxesAndCalls) {
+  RunRecords run = slow_third(16);
+  run.folder = "/a/folder/with/a/rather/long/name/of/some/sixty/characters/runs/17";
+  run.summary = R"({"train_loss":1.5,"validation_loss":2.5,"skipped_steps":2,"peak_bytes":[1048576],
+      "checkpoint":{"saves":3,"failed_saves":1,"blocked_seconds_median":0.01}})";
+  run.log.resumptions = {{.step = 10, .ranks = 4}};
+  run.log.warnings = {{.step = 11, .text = "slow disk"}};
+  for (RankSteps& rank : run.ranks) {
+    for (StepAccount& one : rank.accounts) {
+      for (const char* axis : {"peers", "tp", "pp", "cp"})
+        one.axes.push_back({axis, 1, 1, 0.1, 0.1});
+      for (const char* call : {"send", "broadcast", "all_gather", "all_to_all", "reduce"}) {
+        one.calls.push_back({call, 1, 1, 0.01});
+      }
+    }
+  }
+  const std::string text = run_report(run);
+  EXPECT_LE(base::split(text, '\n').size(), 41u) << text;
+  EXPECT_THAT(text, HasSubstr("all_reduce"));
+  EXPECT_THAT(text, HasSubstr("planned"));
+}
+
 TEST(RunReport, SaysTheVerdictAndTheSecondsByRankAxisAndCall) {
   const std::string text = run_report(slow_third(4));
   EXPECT_THAT(text, HasSubstr("verdict      rank 3 computes 29.7 % longer than the others"));
@@ -63,6 +85,8 @@ TEST(RunReport, JsonHasTheSameInSeconds) {
   EXPECT_EQ((*json)["verdict"]["rank"], 3);
   EXPECT_EQ((*json)["by_rank"].size(), 4u);
   EXPECT_EQ((*json)["by_axis"][0]["axis"], "data");
+  EXPECT_NEAR((*json)["by_rank"][0]["backward"].get<double>(), 0.1, 0.01);
+  EXPECT_NEAR((*json)["by_rank"][0]["other"].get<double>(), 0, 1e-9) << "backward is all of it";
 }
 
 TEST(RunReport, JsonSaysNullForWhatWasNotMeasured) {
