@@ -18,11 +18,11 @@ TEST(StepSeries, OfFewStepsHasAColumnEachButTheFirst) {
 
 TEST(StepSeries, OfManyStepsKeepsTheLongestAndTheShortestOfAColumn) {
   RunRecords run = test_run::make({.ranks = 1, .steps = 5000, .noise = 0.001});
-  run.ranks[0].accounts[2500].seconds = 7;
-  run.ranks[0].accounts[2501].seconds = 0.001;
+  run.ranks[0].accounts[2503].seconds = 7;
+  run.ranks[0].accounts[2504].seconds = 0.001;
   const RankSeries series = series_of(run.ranks[0], 5000);
   ASSERT_EQ(series.columns.size(), static_cast<size_t>(kSeriesColumns));
-  const auto column = static_cast<size_t>(column_of(2501, 5000));
+  const auto column = static_cast<size_t>(column_of(2504, 5000));
   EXPECT_EQ(series.columns[column].longest, 7);
   EXPECT_EQ(series.columns[column].shortest, 0.001);
 }

@@ -30,7 +30,7 @@ std::string trace_of(int64_t step) {
          R"({"ph":"X","name":"waiting for rank 1","ts":1050000,"dur":20000,"args":{"category":"skew","step":)" +
          s +
          "}},\n"
-         R"({"ph":"X","name":"forward","ts":1000000,"dur":40000,"args":{"category":"compute","step":)" +
+         R"({"ph":"X","name":"optimizer","ts":1000000,"dur":40000,"args":{"category":"compute","step":)" +
          s +
          "7}},\n"
          R"({"ph":"X","name":"ProfilerStep#)" +
