@@ -84,7 +84,7 @@ std::string rate_section(const RunRecords& run, const Verdict& verdict) {
   table.add({"of the rate measured on this machine",
              rate->of_measured ? fmt::format("{:.1f} %", 100 * *rate->of_measured)
                                : "not measured: the plan has no rate of these kernels"});
-  table.add({"of the published peak",
+  table.add({"of the published peak (MFU)",
              rate->of_peak ? fmt::format("{:.1f} % of {}", 100 * *rate->of_peak, rate->device)
                            : "not known: no table has this device"});
   return section("Rate", table.html());
@@ -113,21 +113,32 @@ std::string loss_section(const RunRecords& run) {
           values);
 }
 
+/// What each category takes at most, by the plan and counted.
+std::string table_of_memory(const OutcomeFacts& outcome) {
+  constexpr std::string_view kPrefix = "memory.";
+  HtmlTable table("bytes by category, of each the most that a rank had",
+                  {{"category"}, {"planned"}, {"measured"}, {"error"}});
+  for (const ComparisonRow& one : rows_of(outcome.comparisons, std::nullopt)) {
+    if (!one.name.starts_with(kPrefix)) continue;
+    table.add({one.name.substr(kPrefix.size()), one.predicted, one.measured, one.error});
+  }
+  return table.html();
+}
+
 std::string memory_section(const RunRecords& run, const OutcomeFacts& outcome) {
   const std::string picture = internal::memory_picture(run, outcome);
   if (picture.empty()) {
     return section("Memory",
                    paragraph("Not measured: no account of two steps lies in the folder."));
   }
+  const std::string caption = fmt::format(
+      "Line: bytes of tensors after a step, least and most of all ranks. Dashed: the most at once "
+      "by "
+      "the plan. {}",
+      outcome.peak_bytes.empty() ? "The most at once is not measured: the run has not ended."
+                                 : "Diamond: the most at once, measured.");
   return section(
-      "Memory",
-      figure(picture, "bytes of tensors over steps",
-             fmt::format("Line: bytes of tensors after a step, least and most of all ranks. "
-                         "Dashed: the most at once by the plan. {}",
-                         outcome.peak_bytes.empty()
-                             ? "The most at once is not measured: the run has not ended."
-                             : "Diamond: the most at once, measured. What each category takes is "
-                               "in the table of the plan below.")));
+      "Memory", figure(picture, "bytes of tensors over steps", caption) + table_of_memory(outcome));
 }
 
 /// Fills that are stripes, so that waiting differs from computing in more than its colour.
