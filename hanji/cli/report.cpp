@@ -46,17 +46,17 @@ struct ReportOptions {
   }
 };
 
-report::RunRecords read(const std::string& folder, const std::optional<std::string>& steps) {
-  report::RunRecords run = report::read_run(folder).or_throw();
+report::RunRecords some_of(report::RunRecords run, const std::optional<std::string>& steps) {
   if (!steps) return run;
   return report::only_steps(std::move(run), report::parse_steps(*steps).or_throw());
 }
 
 std::string compared(const ReportOptions& options) {
+  const auto read = [](const std::string& folder) { return report::read_run(folder).or_throw(); };
   const bool is_one_run = options.against.has_value();
-  const report::RunComparison comparison =
-      report::compare_runs(read(options.runs.front(), options.steps),
-                           read(options.runs.back(), is_one_run ? options.against : options.steps));
+  const report::RunComparison comparison = report::compare_runs(
+      some_of(read(options.runs.front()), options.steps),
+      some_of(read(options.runs.back()), is_one_run ? options.against : options.steps));
   return options.as_json ? report::comparison_json(comparison)
                          : report::comparison_text(comparison, output_columns());
 }
@@ -84,7 +84,8 @@ std::string scaled(const ReportOptions& options) {
 }
 
 std::string of_one_run(const ReportOptions& options) {
-  const report::RunRecords run = read(options.runs.front(), options.steps);
+  const report::RunRecords run =
+      some_of(report::read_whole_run(options.runs.front()).or_throw(), options.steps);
   const auto timelines = options.as_json || options.html ? report::read_timelines(run)
                                                          : std::vector<report::StepTimeline>{};
   if (options.html) write_page(*options.html, report::report_page(run, timelines));

@@ -96,6 +96,11 @@ Result<RunRecords> read_run(const std::filesystem::path& folder) {
     run.ranks.push_back({rank, std::move(accounts)});
   }
   HANJI_ASSIGN_OR_RETURN(run.summary, read_if_there(folder / "summary.json"));
+  return run;
+}
+
+Result<RunRecords> read_whole_run(const std::filesystem::path& folder) {
+  HANJI_ASSIGN_OR_RETURN(RunRecords run, read_run(folder));
   HANJI_ASSIGN_OR_RETURN(run.certificate, read_if_there(folder / "certificate.json"));
   HANJI_ASSIGN_OR_RETURN(run.flight, read_if_there(folder / "logs" / "flight.json"));
   HANJI_ASSIGN_OR_RETURN(run.log, read_training_log(folder / "run.jsonl"));

@@ -23,14 +23,18 @@ struct RunRecords {
   plan::Plan plan;
   std::vector<RankSteps>
       ranks;  ///< Those whose files lie here, ascending; ranks of other hosts keep theirs there.
-  std::string summary;      ///< summary.json; empty: the run has not ended.
+  std::string summary;  ///< summary.json; empty: the run has not ended.
+  // Of read_whole_run() alone:
   std::string certificate;  ///< certificate.json of `hanji verify`; empty: there is none.
   std::string flight;       ///< logs/flight.json of the last failure; empty: none is left.
   TrainingLog log;          ///< run.jsonl.
 };
 
-/// Reads plan.json, summary.json, run.jsonl, certificate.json, logs/flight.json and the accounts of `folder`. A line that a killed rank has left open is dropped.
+/// Reads plan.json, summary.json and the accounts of `folder`: what a verdict needs. A line that a killed rank has left
+/// open is dropped.
 /// Errors  not_found without a plan; corrupt, naming file and line.
 Result<RunRecords> read_run(const std::filesystem::path& folder);
+/// The same and what else a report shows: run.jsonl, certificate.json, logs/flight.json.
+Result<RunRecords> read_whole_run(const std::filesystem::path& folder);
 
 }  // namespace hanji::report

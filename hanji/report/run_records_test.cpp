@@ -76,5 +76,19 @@ TEST_F(RunRecordsTest, AFolderWithoutAPlanIsRefusedWithTheKey) {
   EXPECT_THAT(refusal(), HasSubstr("name the folder of a run, which is run.out"));
 }
 
+TEST_F(RunRecordsTest, TheWholeRunHasItsLogCertificateAndLastFailureToo) {
+  std::filesystem::create_directories(folder_.path() / "logs");
+  for (const char* file : {"run.jsonl", "certificate.json", "logs/flight.json"}) {
+    const std::string content = "{\"step\":1,\"loss\":2}\n";
+    ASSERT_TRUE(base::write_file_atomic(folder_.path() / file, content).ok());
+  }
+  const RunRecords whole = read_whole_run(folder_.path()).or_throw();
+  EXPECT_EQ(whole.log.train_losses.size(), 1u);
+  EXPECT_FALSE(whole.certificate.empty());
+  EXPECT_FALSE(whole.flight.empty());
+  EXPECT_TRUE(read_run(folder_.path()).or_throw().log.train_losses.empty())
+      << "a verdict at the end of a long run does not read all of its log";
+}
+
 }  // namespace
 }  // namespace hanji::report
