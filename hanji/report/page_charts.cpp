@@ -235,6 +235,7 @@ StripsPicture strips_picture(const RunRecords& run, const std::vector<int>& rank
     strip.draw(one.columns);
     for (const SeriesColumn& column : one.columns) {
       picture.longest_seconds = std::max(picture.longest_seconds, column.longest);
+      picture.is_told = picture.is_told && column.exposed_transfer && column.skew;
     }
     picture.beyond += strip.beyond();
     content += svg_text(kPlotLeft - 8, top + kStrip / 2 + 4, "label", Anchor::kEnd,

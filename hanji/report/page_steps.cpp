@@ -44,9 +44,12 @@ std::string timeline_of(const StepTimeline& timeline) {
 
 std::string strips_caption(const internal::StripsPicture& picture, int64_t steps) {
   std::string text = fmt::format(
-      "A strip is {} high; from the bottom up: computing, waiting for samples, bytes that move, "
-      "waiting for a rank. The first step, which warms up, is left out.",
-      format_seconds(picture.scale_seconds));
+      "A strip is {} high; from the bottom up: {}. The first step, which warms up, is left out.",
+      format_seconds(picture.scale_seconds),
+      picture.is_told
+          ? "computing, waiting for samples, bytes that move, waiting for a rank"
+          : "computing, moving bytes and waiting for ranks together, which the engine does "
+            "not tell apart; waiting for samples");
   if (steps > kSeriesColumns) {
     text +=
         fmt::format(" Each of {} columns shows the longest of about {:.3g} steps.", kSeriesColumns,

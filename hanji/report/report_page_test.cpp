@@ -150,6 +150,8 @@ TEST(ReportPage, WhatWasNotMeasuredIsSaid) {
   const std::string page = report_page(run, read_timelines(run));
   EXPECT_THAT(page, HasSubstr("not measured: the engine"));
   EXPECT_THAT(page, HasSubstr("Not measured by part"));
+  EXPECT_THAT(page, HasSubstr("together, which the engine does not tell apart"));
+  EXPECT_THAT(page, HasSubstr("computing has moving bytes and waiting for ranks in it"));
   EXPECT_THAT(page, HasSubstr("Not measured: run.jsonl has no two steps with a loss."));
   EXPECT_THAT(page, HasSubstr("Not measured: the run has not ended."));
   EXPECT_THAT(page, HasSubstr("none lies in the folder; hanji verify makes one"));

@@ -128,7 +128,10 @@ std::string outcome_lines(const RunRecords& run) {
 std::string memory_line(const RunRecords& run) {
   const OutcomeFacts outcome = outcome_of(run);
   const int64_t planned = run.plan.predicted.peak_bytes_per_rank;
-  if (outcome.peak_bytes.empty()) return "";
+  if (outcome.peak_bytes.empty()) {
+    return fmt::format("memory       not measured, as the run has not ended; {} planned\n",
+                       base::format_bytes(planned));
+  }
   return fmt::format("memory       {} of tensors at most on a rank, {} planned\n",
                      base::format_bytes(std::ranges::max(outcome.peak_bytes)),
                      base::format_bytes(planned));

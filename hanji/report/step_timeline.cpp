@@ -73,6 +73,7 @@ RankTimeline from_account(int rank, const StepAccount& account) {
 StepTimeline from_accounts(const RunRecords& run, int64_t step, std::string note) {
   StepTimeline timeline{.step = step, .note = std::move(note)};
   const std::vector<int> shown = shown_ranks(run);
+  bool is_told = true;
   for (const RankSteps& rank : run.ranks) {
     const auto found = std::ranges::find(rank.accounts, step, &StepAccount::step);
     if (found == rank.accounts.end()) continue;
@@ -80,6 +81,11 @@ StepTimeline from_accounts(const RunRecords& run, int64_t step, std::string note
         std::max(timeline.seconds, found->seconds / static_cast<double>(found->steps));
     if (!std::ranges::binary_search(shown, rank.rank)) continue;
     timeline.ranks.push_back(from_account(rank.rank, *found));
+    is_told = is_told && compute_seconds(*found).has_value();
+  }
+  if (!is_told) {
+    timeline.note +=
+        "; computing has moving bytes and waiting for ranks in it: the engine does not tell";
   }
   return timeline;
 }

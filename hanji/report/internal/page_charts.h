@@ -21,6 +21,8 @@ struct StripsPicture {
   std::string svg;
   double scale_seconds = 0;  ///< Of the height of a strip.
   double longest_seconds = 0;
+  bool is_told =
+      true;  ///< False: the engine tells computing, moving bytes and waiting for ranks apart nowhere.
   int64_t beyond = 0;  ///< Columns that are longer than the scale, cut and marked.
 };
 StripsPicture strips_picture(const RunRecords& run, const std::vector<int>& ranks);
