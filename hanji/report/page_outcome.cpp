@@ -15,6 +15,7 @@ using base::format_bytes;
 using base::format_seconds;
 
 constexpr size_t kMaxWarnings = 50;
+constexpr size_t kWaitRows = 12;
 
 std::string or_unmeasured(const std::optional<double>& seconds) {
   return seconds ? format_seconds(*seconds) : "not measured";
@@ -60,6 +61,16 @@ std::string table_of_calls(const RunRecords& run) {
   return table.html();
 }
 
+std::string table_of_waits(const RunRecords& run) {
+  HtmlTable table("who waits for whom in a step, the longest first",
+                  {{"rank"}, {"waits for rank"}, {"in"}, {"seconds"}});
+  for (const WaitFacts& one : longest_waits(run, kWaitRows)) {
+    table.add({std::to_string(one.rank), std::to_string(one.awaited),
+               one.routine.empty() ? "not known" : one.routine, format_seconds(one.seconds)});
+  }
+  return table.html();
+}
+
 std::string checkpoints_text(const OutcomeFacts& outcome) {
   if (!outcome.saving) return "not measured: the run has not ended";
   const SavingFacts& saving = *outcome.saving;
@@ -90,7 +101,7 @@ std::string last_failure_of(const OutcomeFacts& outcome) {
 }  // namespace
 
 std::string communication_section(const RunRecords& run) {
-  const std::string tables = table_of_axes(run) + table_of_calls(run);
+  const std::string tables = table_of_axes(run) + table_of_calls(run) + table_of_waits(run);
   if (tables.empty()) return section("Communication", paragraph("No call is recorded."));
   return section("Communication",
                  tables + paragraph("Bytes are those of a rank's tensors. The rate divides them by "

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <map>
 
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
@@ -131,6 +133,26 @@ std::vector<AxisFacts> axes_of(const RunRecords& run) {
   return all;
 }
 
+std::vector<WaitFacts> longest_waits(const RunRecords& run, size_t most) {
+  std::vector<WaitFacts> all;
+  for (const RankSteps& rank : run.ranks) {
+    std::map<std::pair<int, std::string>, double> sums;
+    int64_t steps = 0;
+    for (size_t i = 1; i < rank.accounts.size(); ++i) {
+      steps += rank.accounts[i].steps;
+      for (const WaitAccount& one : rank.accounts[i].waits) {
+        sums[{one.rank, one.routine}] += one.seconds;
+      }
+    }
+    for (const auto& [of, seconds] : sums) {
+      all.push_back({rank.rank, of.first, of.second, seconds / static_cast<double>(steps)});
+    }
+  }
+  std::ranges::stable_sort(all, std::greater(), &WaitFacts::seconds);
+  if (all.size() > most) all.resize(most);
+  return all;
+}
+
 std::vector<ComputeParts> compute_parts_of(const RunRecords& run) {
   std::vector<ComputeParts> all;
   for (const RankSteps& rank : run.ranks) {
@@ -167,7 +189,7 @@ OutcomeFacts outcome_of(const RunRecords& run) {
                        .last_failure = failure_of(run),
                        .step_seconds = summary_number(*summary, "step_seconds_median")};
   if (summary->contains("prediction")) {
-    outcome.comparisons = comparisons_from_json((*summary)["prediction"].dump());
+    outcome.comparisons = comparisons_from_json(base::dump((*summary)["prediction"]));
   }
   if (summary->contains("peak_bytes") && (*summary)["peak_bytes"].is_array()) {
     for (const Json& one : (*summary)["peak_bytes"]) {

@@ -43,6 +43,16 @@ std::vector<AxisFacts> axes_of(const RunRecords& run);
 /// The mean step of all ranks together, with all axes, calls and waits; the first step warms up. None: no accounts.
 std::optional<StepAccount> sum_of_steps(const RunRecords& run);
 
+/// Who waits for whom in a mean step; a rank records its longest waits of each step.
+struct WaitFacts {
+  int rank = 0;         ///< That waits,
+  int awaited = 0;      ///< for this one,
+  std::string routine;  ///< in calls of this; may be empty.
+  double seconds = 0;
+};
+/// The longest first, at most `most`.
+std::vector<WaitFacts> longest_waits(const RunRecords& run, size_t most);
+
 /// What the computing of a rank's mean step consists of. Units: seconds, without waiting in them.
 struct ComputeParts {
   int rank = 0;

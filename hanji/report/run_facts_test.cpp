@@ -71,6 +71,20 @@ TEST(RunFacts, ComputingIsForwardBackwardOptimizerAndTheRest) {
   EXPECT_TRUE(compute_parts_of(run).empty()) << "what is computing is not told";
 }
 
+TEST(RunFacts, WaitsSayWhoWaitsForWhomTheLongestFirst) {
+  const auto own = [](int rank, int64_t) {
+    return test_run::Own{.compute = rank == 2 ? 0.2 : rank == 1 ? 0.15 : 0.1};
+  };
+  const auto waits = longest_waits(make({.ranks = 3, .noise = 0, .own = own}), 9);
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[0].rank, 0);
+  EXPECT_EQ(waits[0].awaited, 2);
+  EXPECT_EQ(waits[0].routine, "all_reduce");
+  EXPECT_NEAR(waits[0].seconds, 0.1, 1e-9);
+  EXPECT_NEAR(waits[1].seconds, 0.05, 1e-9);
+  EXPECT_EQ(longest_waits(make({.ranks = 3, .noise = 0, .own = own}), 1).size(), 1u);
+}
+
 TEST(RunFacts, OfNoSummaryNothingIsKnown) {
   const OutcomeFacts outcome = outcome_of(make({}));
   EXPECT_FALSE(outcome.has_ended);

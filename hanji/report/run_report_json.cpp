@@ -95,6 +95,19 @@ Json calls_json(const RunRecords& run) {
   return calls;
 }
 
+constexpr size_t kMaxWaitRows = 64;
+
+Json waits_json(const RunRecords& run) {
+  Json waits = Json::array();
+  for (const WaitFacts& one : longest_waits(run, kMaxWaitRows)) {
+    waits.push_back({{"rank", one.rank},
+                     {"for", one.awaited},
+                     {"routine", one.routine.empty() ? Json() : Json(one.routine)},
+                     {"seconds", one.seconds}});
+  }
+  return waits;
+}
+
 Json points_json(const std::vector<TrainingLog::Point>& points) {
   Json json = Json::array();
   for (const TrainingLog::Point& one : points) json.push_back({one.step, one.value});
@@ -176,6 +189,7 @@ std::string run_report_json(const RunRecords& run, const std::vector<StepTimelin
                {"by_rank", Json::array()},
                {"by_axis", Json::array()},
                {"by_call", calls_json(run)},
+               {"waits", waits_json(run)},
                {"memory", memory_json(run, outcome)},
                {"outcome", outcome_json(run, outcome)},
                {"checkpoints", saving_json(outcome.saving)},
