@@ -85,8 +85,9 @@ TEST(RunReport, JsonHasTheSameInSeconds) {
   EXPECT_EQ((*json)["verdict"]["rank"], 3);
   EXPECT_EQ((*json)["by_rank"].size(), 4u);
   EXPECT_EQ((*json)["by_axis"][0]["axis"], "data");
-  EXPECT_NEAR((*json)["by_rank"][0]["backward"].get<double>(), 0.1, 0.01);
-  EXPECT_NEAR((*json)["by_rank"][0]["other"].get<double>(), 0, 1e-9) << "backward is all of it";
+  EXPECT_NEAR((*json)["by_rank"][0]["forward"].get<double>(), 0.1 / 3, 0.003);
+  EXPECT_NEAR((*json)["by_rank"][0]["backward"].get<double>(), 0.2 / 3, 0.007);
+  EXPECT_NEAR((*json)["by_rank"][0]["other"].get<double>(), 0, 1e-9) << "they are all of it";
 }
 
 TEST(RunReport, JsonSaysNullForWhatWasNotMeasured) {

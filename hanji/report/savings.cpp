@@ -11,23 +11,15 @@
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
 #include "hanji/report/replay.h"
+#include "hanji/report/run_facts.h"
 
 namespace hanji::report {
 namespace {
 
 constexpr double kFaultSeconds = 1e-4;  // Of a page from a fast disk, at least.
-constexpr double kWaitsAlone = 1.5;     // Times what the next rank waits for samples.
+constexpr double kWaitsAlone = 1.5;     // Times what the next rank waits or lacks.
 constexpr double kHalf = 0.5;
 constexpr size_t kMaxNamed = 3;  // Ranks in a sentence.
-
-/// The sum over all accounts but the first of each rank, which warms up.
-StepAccount sum_of(const RunRecords& run) {
-  StepAccount sum{.steps = 0, .transfer = 0, .exposed_transfer = 0, .skew = 0, .fetching = 0};
-  for (const RankSteps& rank : run.ranks) {
-    for (size_t i = 1; i < rank.accounts.size(); ++i) add(sum, rank.accounts[i]);
-  }
-  return sum;
-}
 
 std::string part_of(double part, double whole) {
   return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
@@ -41,7 +33,7 @@ class Finder {
         lines_(lines),
         replay_(run.plan, lines),
         means_(mean_parts(lines)),
-        sum_(sum_of(run)),
+        sum_(sum_of_steps(run).value_or(StepAccount())),
         slow_(slow_ranks(run.plan, lines)),
         step_(replay_.seconds({})) {}
 
@@ -167,23 +159,29 @@ class Finder {
   }
 
   Saving stolen() const {
-    const auto worst = std::ranges::max_element(means_, {}, stolen_seconds);
-    if (stolen_seconds(*worst) == 0) return {.seconds = 0};
+    std::vector<StepParts> by_loss = means_;
+    std::ranges::stable_sort(by_loss, std::greater(), stolen_seconds);
+    const StepParts& worst = by_loss[0];
+    if (stolen_seconds(worst) == 0) return {.seconds = 0};
     Saving saving{.cause = Cause::kStolenTime, .seconds = saved_by({.stolen = true})};
-    const double lacks = worst->compute - worst->cpu;
-    saving.ranks = {worst->rank};
-    if (worst->faults * kFaultSeconds >= kHalf * lacks) {
+    const double lacks = worst.compute - worst.cpu;
+    // Where all lose alike, no rank is to be looked at.
+    const bool is_one =
+        by_loss.size() == 1 || stolen_seconds(worst) > kWaitsAlone * stolen_seconds(by_loss[1]);
+    if (is_one) saving.ranks = {worst.rank};
+    const std::string who = is_one ? named(saving.ranks) : "ranks";
+    if (worst.faults * kFaultSeconds >= kHalf * lacks) {
       saving.cause = Cause::kMemory;
       saving.where = "paging";
       saving.sentence =
-          fmt::format("{} waits for {:.0f} pages a step that come from a disk; give it more memory",
-                      named(saving.ranks), worst->faults);
+          fmt::format("{} for {:.0f} pages a step that come from a disk; give {} more memory",
+                      who + (is_one ? " waits" : " wait"), worst.faults, is_one ? "it" : "them");
       return saving;
     }
     saving.sentence = fmt::format(
-        "{} had {} less CPU time a step than it computed: other processes, or more ranks than "
+        "{} had {} less CPU time a step than {} computed: other processes, or more ranks than "
         "cores, took it",
-        named(saving.ranks), base::format_seconds(lacks));
+        who, base::format_seconds(lacks), is_one ? "it" : "they");
     return saving;
   }
 

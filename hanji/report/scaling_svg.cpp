@@ -8,15 +8,15 @@
 namespace hanji::report {
 namespace {
 
-constexpr double kLeft = 60, kTop = 50, kWidth = 560, kHeight = 360;
-constexpr double kPage = kTop + kHeight + 130;
+constexpr double kPlaneLeft = 60, kPlaneTop = 50, kPlaneWidth = 560, kPlaneHeight = 360;
+constexpr double kPage = kPlaneTop + kPlaneHeight + 130;
 
 /// The plane of ranks to the right and speed-ups upwards, on one scale.
 class Plane {
  public:
   explicit Plane(int most) : most_(most) {}
-  double x(double ranks) const { return kLeft + kWidth * ranks / most_; }
-  double y(double speed_up) const { return kTop + kHeight * (1 - speed_up / most_); }
+  double x(double ranks) const { return kPlaneLeft + kPlaneWidth * ranks / most_; }
+  double y(double speed_up) const { return kPlaneTop + kPlaneHeight * (1 - speed_up / most_); }
   std::string point(double ranks, double speed_up) const {
     return fmt::format("{:.1f},{:.1f} ", x(ranks), y(speed_up));
   }
@@ -42,24 +42,25 @@ std::string axes_svg(const Plane& plane, int most) {
   for (int at = 0; at <= most; at += between) {
     text +=
         fmt::format("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#cccccc\" stroke-width=\"1\"/>\n",
-                    kLeft, plane.y(at), kLeft + kWidth);
-    text += label(kLeft - 8, plane.y(at) + 4, "end", std::to_string(at));
-    text += label(plane.x(at), kTop + kHeight + 18, "middle", std::to_string(at));
+                    kPlaneLeft, plane.y(at), kPlaneLeft + kPlaneWidth);
+    text += label(kPlaneLeft - 8, plane.y(at) + 4, "end", std::to_string(at));
+    text += label(plane.x(at), kPlaneTop + kPlaneHeight + 18, "middle", std::to_string(at));
   }
-  text += label(kLeft + kWidth / 2, kTop + kHeight + 38, "middle", "ranks");
-  return text + label(kLeft - 8, kTop - 10, "start", "times as fast as one rank");
+  text += label(kPlaneLeft + kPlaneWidth / 2, kPlaneTop + kPlaneHeight + 38, "middle", "ranks");
+  return text + label(kPlaneLeft - 8, kPlaneTop - 10, "start", "times as fast as one rank");
 }
 
 std::string legend_svg() {
-  constexpr double kY = kTop + kHeight + 62;
-  std::string text =
-      fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" fill=\"#1c1c1c\"/>\n", kLeft + 15, kY - 4);
-  text += label(kLeft + 36, kY, "start", "measured; hollow: ranks outnumber the cores");
+  constexpr double kY = kPlaneTop + kPlaneHeight + 62;
+  std::string text = fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" fill=\"#1c1c1c\"/>\n",
+                                 kPlaneLeft + 15, kY - 4);
+  text += label(kPlaneLeft + 36, kY, "start", "measured; hollow: ranks outnumber the cores");
   const auto row = [&](int at, std::string_view colour, std::string_view dashes,
                        std::string_view what) {
     const double y = kY + 20 * at;
-    text += line(fmt::format("{},{} {},{}", kLeft, y - 4, kLeft + 30, y - 4), colour, dashes);
-    text += label(kLeft + 36, y, "start", what);
+    text +=
+        line(fmt::format("{},{} {},{}", kPlaneLeft, y - 4, kPlaneLeft + 30, y - 4), colour, dashes);
+    text += label(kPlaneLeft + 36, y, "start", what);
   };
   row(1, "#1f4e8c", "", "by the law; its band holds the truth with 90 %");
   row(2, "#a63d00", "8 4", "at most without communication");
@@ -83,8 +84,8 @@ std::string scaling_svg(const ScalingStudy& study) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" role=\"img\" "
       "font-family=\"monospace\" font-size=\"12\" fill=\"#1c1c1c\">\n<title>{}</title>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-      kLeft + kWidth + 30, kPage, base::xml_escape("speed-up of " + study.job));
-  text += label(kLeft - 8, 20, "start", study.job) + axes_svg(plane, most);
+      kPlaneLeft + kPlaneWidth + 30, kPage, base::xml_escape("speed-up of " + study.job));
+  text += label(kPlaneLeft - 8, 20, "start", study.job) + axes_svg(plane, most);
   if (study.doubts.empty()) {
     text += fmt::format("<polygon points=\"{}{}\" fill=\"#1f4e8c\" fill-opacity=\"0.2\"/>\n", band,
                         upper);

@@ -69,7 +69,7 @@ TEST(Simulation, LongTimelinesAreCut) {
 }
 
 TEST(Simulation, OfManyRanksTellsOneRanksRoundsAndWhatIsLeftOut) {
-  cost::Question question = textbook(Routine::kBroadcast);
+  cost::Question question = textbook_question(Routine::kBroadcast);
   question.ranks = 1000;
   const std::string text = simulation_text(question).or_throw();
   // 10 messages of a half, a quarter, ... and 999 of a slice of 5000 bytes.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/units.h"
+#include "hanji/report/step_lines.h"
 
 namespace hanji::report {
 namespace {
@@ -24,19 +25,15 @@ StepParts parts_of(int rank, const StepAccount& one, double compute) {
 std::vector<LineParts> lines_of(const RunRecords& run) {
   std::vector<LineParts> lines;
   if (std::ssize(run.ranks) != run.plan.ranks) return {};
-  const std::vector<StepAccount>& first = run.ranks.front().accounts;
-  for (const RankSteps& rank : run.ranks) {
-    if (rank.accounts.size() != first.size()) return {};
-  }
-  for (size_t i = 1; i < first.size(); ++i) {
-    LineParts line{.steps = first[i].steps};
-    for (const RankSteps& rank : run.ranks) {
-      const StepAccount& one = rank.accounts[i];
+  for (const StepLine& line : step_lines(run)) {
+    LineParts parts{.steps = line.steps};
+    for (size_t i = 0; i < line.ranks.size(); ++i) {
+      const StepAccount& one = *line.ranks[i];
       const auto compute = compute_seconds(one);
-      if (!compute || one.step != first[i].step || one.steps != line.steps) return {};
-      line.ranks.push_back(parts_of(rank.rank, one, *compute));
+      if (!compute) return {};
+      parts.ranks.push_back(parts_of(run.ranks[i].rank, one, *compute));
     }
-    lines.push_back(std::move(line));
+    lines.push_back(std::move(parts));
   }
   return lines;
 }
@@ -58,7 +55,7 @@ std::string why_no_lines(const RunRecords& run) {
       }
     }
   }
-  return "records of the ranks have different steps";
+  return "no step is in the records of all ranks";
 }
 
 int64_t steps_of(const std::vector<LineParts>& lines) {

@@ -26,8 +26,8 @@ struct LineParts {
   int64_t steps = 0;
 };
 
-/// The lines of a run without the first step, which warms up. Empty unless accounts of all ranks have the same steps
-/// and tell transfer from skew: why_no_lines() says what is missing.
+/// The parts of step_lines(). Empty unless accounts of all ranks lie here, have a step in common and tell transfer from
+/// skew: why_no_lines() says what is missing.
 std::vector<LineParts> lines_of(const RunRecords& run);
 std::string why_no_lines(const RunRecords& run);
 

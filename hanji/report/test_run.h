@@ -45,7 +45,7 @@ inline plan::Plan plan_of(const MadeRun& made) {
   const int ranks = made.ranks * made.tp * made.pp;
   const int on_host = std::min(ranks, 8);
   for (int rank = 0; ranks > on_host && rank < ranks; rank += on_host) {
-    inputs.ranks_per_host.push_back(on_host);
+    inputs.ranks_per_host.push_back(std::min(on_host, ranks - rank));
   }
   inputs.machine.physical_cores = inputs.machine.usable_cores = on_host;
   inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{1} << 40;
