@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array kParts = {StepPart::kCompute, StepPart::kData, StepPart::kTransfer,
                                StepPart::kSkew};
-constexpr size_t kMaxDetails = 8;
+constexpr size_t kMaxDetails = 6;
 
 std::string described(const plan::Plan& plan) {
   const auto axes = plan.mesh.used_axes();
@@ -75,6 +75,7 @@ ComparedRun compared(const Side& side) {
   one.first_step = side.lines.front().step - side.lines.front().steps + 1;
   one.last_step = side.lines.back().step;
   one.lines = side.lines.size();
+  one.cpu_share = cpu_share(side.lines);
   one.correlation_time = correlation_time(series_of(side.lines, StepPart::kStep));
   return one;
 }
@@ -170,6 +171,12 @@ std::string parts_text(const RunComparison& all, double step_change) {
   return text;
 }
 
+/// The smallest change that would be beyond the spread: "12 %".
+std::string seen_change(const MedianChange& step) {
+  const double percent = 100 * (step.high - step.low) / 2 / step.before;
+  return percent < 10 ? fmt::format("{:.1f} %", percent) : fmt::format("{:.0f} %", percent);
+}
+
 std::string sentence_of(const RunComparison& all) {
   if (!all.is_told) {
     const std::string first = why_not_told(all.before, "A"), second = why_not_told(all.after, "B");
@@ -181,9 +188,9 @@ std::string sentence_of(const RunComparison& all) {
   const std::string parts = parts_text(all, change);
   if (!step.differs()) {
     return fmt::format(
-        "the step has not changed beyond the spread of steps; a change of {:.2g} % would have been "
+        "the step has not changed beyond the spread of steps; a change of {} would have been "
         "seen{}",
-        100 * (step.high - step.low) / 2 / step.before, parts.empty() ? "" : "; but " + parts);
+        seen_change(step), parts.empty() ? "" : "; but " + parts);
   }
   return fmt::format("a step of B takes {} {}{}, beyond the spread of steps; {}",
                      base::format_seconds(std::abs(change)), change > 0 ? "longer" : "less",

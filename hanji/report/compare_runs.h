@@ -38,6 +38,7 @@ struct ComparedRun {
   int64_t last_step = 0;
   double correlation_time = 1;  ///< Of its steps.
   size_t lines = 0;             ///< Of steps that count.
+  double cpu_share = 1;         ///< As cpu_share() of step_lines.h.
 };
 
 /// What changed from one run to another.

@@ -108,6 +108,17 @@ TEST(CompareRuns, RecordsOfSomeRanksAreSaidToBe) {
               HasSubstr("records of 3 of them"));
 }
 
+TEST(CompareRuns, TimeThatOthersTookIsSaid) {
+  RunRecords run = compared_run(2);
+  for (RankSteps& rank : run.ranks) {
+    for (StepAccount& one : rank.accounts) one.cpu = 0.7 * one.seconds;
+  }
+  const std::string text = comparison_text(compare_runs(compared_run(1), run), 200);
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "other processes took [23][0-9] % of the time in which ranks of B"));
+  EXPECT_THAT(text, Not(HasSubstr("ranks of A computed")));
+}
+
 TEST(CompareRuns, ChangedKeysAreListed) {
   RunRecords other = compared_run(2);
   other.plan.config.comm.bucket_bytes = 65536;
@@ -124,6 +135,16 @@ TEST(CompareRuns, TextFitsFortyLinesOfEightyColumns) {
   for (const plan::AxisKey& one : plan::kAxisKeys) other.plan.config.mesh.*one.degree = 3;
   other.plan.config.train.steps = 7;
   other.plan.config.train.split = std::vector<double>(16, 0.0625);
+  for (RankSteps& rank : other.ranks) {
+    for (StepAccount& one : rank.accounts) {
+      one.cpu = 0;
+      one.axes[0].exposed_transfer = 0.5;
+      one.axes[0].axis = "fsdp";
+      *one.exposed_transfer += 0.01;
+      one.data += 0.01;
+      one.seconds += 0.02;
+    }
+  }
   const std::string text = comparison_text(compare_runs(compared_run(1, 1, 100, 16), other));
   const auto lines = base::split(text, '\n');
   EXPECT_LE(lines.size(), 41u) << text;

@@ -14,7 +14,7 @@ namespace {
 using base::Json;
 using base::TextTable;
 
-constexpr size_t kMaxKeys = 10;
+constexpr size_t kMaxKeys = 8;
 constexpr int kComparisonHanging = 13;
 
 std::string run_line(std::string_view name, const ComparedRun& run) {
@@ -69,12 +69,25 @@ std::string table_of_parts(const RunComparison& all, int columns) {
   return "\n" + table.text(columns);
 }
 
+/// A note where others had more of the CPUs than a run of its own cores leaves them.
+std::string stolen_text(const RunComparison& all) {
+  std::string runs;
+  for (const auto& [name, run] : {std::pair{"A", &all.before}, std::pair{"B", &all.after}}) {
+    if (run->cpu_share >= kLeastCpuShare) continue;
+    runs += fmt::format("{}{:.0f} % of the time in which ranks of {} computed",
+                        runs.empty() ? "" : ", and ", 100 * (1 - run->cpu_share), name);
+  }
+  if (runs.empty()) return "";
+  return fmt::format("note         other processes took {}; what differs may be theirs\n", runs);
+}
+
 Json value_of(const ComparedRun& run) {
   return {{"folder", run.folder},
           {"first_step", run.first_step},
           {"last_step", run.last_step},
           {"steps", run.lines},
-          {"correlation_time", run.correlation_time}};
+          {"correlation_time", run.correlation_time},
+          {"cpu_share", run.cpu_share}};
 }
 
 Json value_of(const PartChange& part) {
@@ -101,6 +114,7 @@ std::string comparison_text(const RunComparison& all, int columns) {
         "note         two runs also differ by their start (places of pages and ranks), which no "
         "spread of steps shows; repeat both, or compare parts of one run\n";
   }
+  verdict += stolen_text(all);
   text += base::wrap(verdict, columns, kComparisonHanging);
   return text + table_of_parts(all, columns);
 }

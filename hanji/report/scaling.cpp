@@ -16,9 +16,8 @@
 namespace hanji::report {
 namespace {
 
-constexpr double kLeastCpuShare = 0.9;  // Of computing: ranks with less CPU time were put aside.
-constexpr int kMaxCurve = 64;           // Numbers of ranks that are drawn.
-constexpr double kSteady = 1e-9;        // Of a batch per rank.
+constexpr int kMaxCurve = 64;     // Numbers of ranks that are drawn.
+constexpr double kSteady = 1e-9;  // Of a batch per rank.
 
 /// Tables and keys that follow from the number of ranks, or change no step.
 constexpr std::array<std::string_view, 4> kFreeTables = {"run.", "mesh.", "pipeline.",
@@ -161,33 +160,22 @@ ScalingSeries series_of_run(const SizedRun& one, bool has_parts) {
   return series;
 }
 
-/// CPU time over computing, of all ranks; 1 where computing is not told.
-double cpu_share(const std::vector<SizedRun>& runs, int ranks) {
-  double cpu = 0, compute = 0;
-  for (const SizedRun& one : runs) {
-    if (one.run.plan.ranks != ranks) continue;
-    for (const StepLine& line : one.lines) {
-      for (const StepAccount* account : line.ranks) {
-        cpu += account->cpu;
-        compute += compute_seconds(*account).value_or(0);
-      }
-    }
-  }
-  return compute > 0 ? cpu / compute : 1;
-}
-
 std::vector<ScalingSize> sizes_of(const std::vector<SizedRun>& runs,
                                   const std::vector<ScalingSeries>& series) {
   std::vector<ScalingSize> sizes;
   for (const ScalingPoint& point : scaling_points(series)) {
-    ScalingSize size{.point = point, .cpu_share = cpu_share(runs, point.ranks)};
+    ScalingSize size{.point = point};
+    std::vector<StepLine> lines;
+    bool are_pinned = true;
     for (const SizedRun& one : runs) {
       if (one.run.plan.ranks != point.ranks) continue;
       ++size.runs;
       size.steps += one.steps;
-      size.is_fitted =
-          size.is_fitted && (is_pinned(one.run.plan) || size.cpu_share >= kLeastCpuShare);
+      are_pinned = are_pinned && is_pinned(one.run.plan);
+      lines.insert(lines.end(), one.lines.begin(), one.lines.end());
     }
+    size.cpu_share = cpu_share(lines);
+    size.is_fitted = are_pinned || size.cpu_share >= kLeastCpuShare;
     sizes.push_back(size);
   }
   return sizes;

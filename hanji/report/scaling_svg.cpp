@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/report/scaling.h"
 
 namespace hanji::report {
@@ -94,11 +95,10 @@ std::string scaling_svg(const ScalingStudy& study) {
   text += line(bound, "#a63d00", "8 4") + line(law, "#1f4e8c", "");
   for (const ScalingSize& size : study.sizes) {
     text += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\" stroke=\"#1c1c1c\"><title>{} "
-        "ranks: "
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\" stroke=\"#1c1c1c\"><title>{}: "
         "{:.2f}</title></circle>\n",
         plane.x(size.point.ranks), plane.y(size.speed_up), size.is_fitted ? "#1c1c1c" : "#ffffff",
-        size.point.ranks, size.speed_up);
+        base::counted(size.point.ranks, "rank"), size.speed_up);
   }
   return text + legend_svg() + "</svg>\n";
 }

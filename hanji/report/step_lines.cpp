@@ -131,4 +131,15 @@ Series axis_series(const std::vector<StepLine>& lines, StepPart part, std::strin
   return series;
 }
 
+double cpu_share(const std::vector<StepLine>& lines) {
+  double cpu = 0, compute = 0;
+  for (const StepLine& line : lines) {
+    for (const StepAccount* account : line.ranks) {
+      cpu += account->cpu;
+      compute += compute_seconds(*account).value_or(0);
+    }
+  }
+  return compute > 0 ? cpu / compute : 1;
+}
+
 }  // namespace hanji::report

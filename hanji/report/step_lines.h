@@ -52,4 +52,9 @@ Series series_of(const std::vector<StepLine>& lines, StepPart part,
 /// The same of the calls of one axis: kTransfer or kSkew. A rank without calls there has 0.
 Series axis_series(const std::vector<StepLine>& lines, StepPart part, std::string_view axis);
 
+/// CPU time of all ranks over the seconds that they computed; 1 where computing is not told.
+double cpu_share(const std::vector<StepLine>& lines);
+/// Ranks with less had no core of their own all the time.
+inline constexpr double kLeastCpuShare = 0.9;
+
 }  // namespace hanji::report
