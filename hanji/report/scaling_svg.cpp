@@ -92,7 +92,7 @@ std::string scaling_svg(const ScalingStudy& study) {
                         upper);
   }
   text += line(plane.point(1, 1) + plane.point(most, most), "#6b6b6b", "2 4");
-  text += line(bound, "#a63d00", "8 4") + line(law, "#1f4e8c", "");
+  if (study.doubts.empty()) text += line(bound, "#a63d00", "8 4") + line(law, "#1f4e8c", "");
   for (const ScalingSize& size : study.sizes) {
     text += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\" stroke=\"#1c1c1c\"><title>{}: "

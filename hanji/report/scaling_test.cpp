@@ -80,6 +80,7 @@ TEST(Scaling, CoresThatShareBandwidthDoNotFollowTheLaw) {
   EXPECT_THAT(study->sentence, HasSubstr("no forecast, because the law does not hold"));
   EXPECT_THAT(study->sentence, HasSubstr("share memory bandwidth"));
   EXPECT_THAT(scaling_text(*study), Not(HasSubstr("law, 8")));
+  EXPECT_THAT(scaling_text(*study), Not(HasSubstr("Amdahl:")));
 }
 
 TEST(Scaling, RanksThatOutnumberCoresAreNotFitted) {

@@ -65,7 +65,7 @@ std::string heading_of(const ScalingStudy& study) {
         "note         the engine does not tell moving bytes from waiting; the step is fitted as a "
         "whole\n";
   }
-  text += fmt::format("bound        {}\n", bound_text(study));
+  if (study.doubts.empty()) text += fmt::format("bound        {}\n", bound_text(study));
   return text + fmt::format("\nverdict      {}\n", study.sentence);
 }
 
@@ -84,6 +84,7 @@ std::string table_of_sizes(const ScalingStudy& study, int columns) {
                    {"law"},
                    {study.batch == BatchRule::kFixed ? "Amdahl" : "at most"},
                    {"efficiency"}});
+  const bool holds = study.doubts.empty();
   for (const ScalingSize& size : study.sizes) {
     const ScalingStep& step = size.point.step;
     const ScalingForecast& law = forecast_of(study, size.point.ranks);
@@ -93,8 +94,8 @@ std::string table_of_sizes(const ScalingStudy& study, int columns) {
     table.add({std::to_string(size.point.ranks), base::format_seconds(step.seconds()),
                part(step.compute), part(step.transfer), part(step.skew),
                fmt::format("{:.2f}", size.speed_up),
-               size.is_fitted ? fmt::format("{:.2f}", law.speed_up) : "-",
-               fmt::format("{:.2f}", law.bound),
+               holds && size.is_fitted ? fmt::format("{:.2f}", law.speed_up) : "-",
+               holds ? fmt::format("{:.2f}", law.bound) : "-",
                fmt::format("{:.0f} %", 100 * size.speed_up / size.point.ranks)});
   }
   if (study.doubts.empty()) {
@@ -125,8 +126,9 @@ class Bars {
   }
 
   std::string text() const {
-    std::string text =
-        "\nspeed-up: # measured, | by the law, A at most without communication, [ ] 90 %\n";
+    std::string text = "\nspeed-up: # measured";
+    text += study_.doubts.empty() ? ", | by the law, A at most without communication, [ ] 90 %\n"
+                                  : "\n";
     for (const ScalingSize& size : study_.sizes) {
       text += row(size.point.ranks, size.speed_up, size.is_fitted);
     }
@@ -142,7 +144,7 @@ class Bars {
     std::string line(column_of(measured) + (measured > 0 ? 1 : 0), '#');
     line.resize(static_cast<size_t>(width_), ' ');
     const auto put = [&](double at, char c) { line[std::min(column_of(at), line.size() - 1)] = c; };
-    if (is_fitted) {
+    if (is_fitted && study_.doubts.empty()) {
       const ScalingForecast& law = forecast_of(study_, ranks);
       put(law.bound, 'A');
       if (measured == 0) {
