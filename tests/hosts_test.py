@@ -250,6 +250,9 @@ class Hosts(OnNetwork):
             self.assertLess(time.monotonic(), end, text)
         self.assertRegex(text, r"^ranks? [01].* waits? in (message|operation) \d+ .*ranks 2-3 on host \S+\(10.77.0.2\)")
         self.assertRegex(debug(1), r"^rank 3 \(process \d+, .*is stopped")
+        page = subprocess.run([HANJI, "top", str(run.launchers[0].pid)], text=True, capture_output=True,
+                              timeout=TIMEOUT).stdout
+        self.assertRegex(" ".join(page.split()), r"2 ranks on \S+ not seen from here .* verdict ranks? [01].* waits? in ")
 
     def test_a_stage_that_dies_is_named_by_its_place_on_the_other_host(self):
         job = [HANJI, "train", "--steps", 100000, "--seed", 3, *NANO, "--mesh", "pp=2,dp=2",

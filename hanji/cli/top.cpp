@@ -95,6 +95,11 @@ class Watched {
                              base::counted(run_->plan.ranks, "rank"));
       job.num_steps = run_->plan.config.train.steps;
     }
+    for (const shm::OtherHost& host : snapshot.other_hosts) {
+      job.what += fmt::format("{}{} on {} not seen from here", job.what.empty() ? "" : ", ",
+                              host.num_ranks > 0 ? base::counted(host.num_ranks, "rank") : "ranks",
+                              host.name.empty() ? "other hosts" : host.name);
+    }
     for (const shm::RankSnapshot& rank : snapshot.ranks) job.ranks.push_back(seen(snapshot, rank));
     const shm::HangVerdict verdict = shm::judge(snapshot);
     if (verdict.kind != shm::HangKind::kNone) job.verdict = verdict.sentence;
