@@ -8,7 +8,7 @@
 namespace hanji::report {
 namespace {
 
-constexpr size_t kMaxLines = 32;
+constexpr size_t kMaxReplayed = 32;
 
 /// Ranks that differ in their place along "pp" alone, in its order.
 std::vector<std::vector<size_t>> pipelines_of(const plan::Plan& plan) {
@@ -30,9 +30,9 @@ std::vector<std::vector<size_t>> pipelines_of(const plan::Plan& plan) {
 }
 
 std::vector<LineParts> some_of(const std::vector<LineParts>& lines) {
-  if (lines.size() <= kMaxLines) return lines;
+  if (lines.size() <= kMaxReplayed) return lines;
   std::vector<LineParts> some;
-  for (size_t i = 0; i < kMaxLines; ++i) some.push_back(lines[i * lines.size() / kMaxLines]);
+  for (size_t i = 0; i < kMaxReplayed; ++i) some.push_back(lines[i * lines.size() / kMaxReplayed]);
   return some;
 }
 

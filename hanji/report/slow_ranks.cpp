@@ -7,6 +7,7 @@
 
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/report/statistics.h"
+#include "hanji/report/step_lines.h"
 
 namespace hanji::report {
 namespace {
@@ -14,7 +15,6 @@ namespace {
 constexpr double kErrors = 4.5;          // One of 64 ranks by chance: twice in ten thousand runs.
 constexpr double kMinExcess = 0.005;     // Less is nobody's fault,
 constexpr double kMinBesidePlan = 0.05;  // beside predictions alone.
-constexpr double kBusy = 0.9;
 constexpr double kToDeviation = 1.4826;  // From the median absolute deviation; normal.
 constexpr double kOfMedian = 1.2533;     // Its standard error over that of the mean.
 
@@ -114,7 +114,7 @@ std::vector<SlowRank> slow_ranks(const plan::Plan& plan, const std::vector<LineP
 }
 
 double stolen_seconds(const StepParts& rank) {
-  return rank.cpu < kBusy * rank.compute ? rank.compute - rank.cpu : 0;
+  return rank.cpu < kLeastCpuShare * rank.compute ? rank.compute - rank.cpu : 0;
 }
 
 }  // namespace hanji::report
