@@ -1,6 +1,8 @@
-"""Loads what `hanji train` wrote with the libraries that others use: safetensors, TensorBoard."""
+"""Loads what `hanji train` wrote with the libraries that others use: safetensors, TensorBoard, Holistic Trace
+Analysis."""
 import glob
 import json
+import logging
 import os
 import pathlib
 import subprocess
@@ -8,6 +10,7 @@ import tempfile
 
 import safetensors.torch
 import torch
+from hta.trace_analysis import TraceAnalysis
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -32,7 +35,67 @@ def check_parts(folder):
         assert torch.equal(whole[name], torch.cat(columns, dim=1)), name
 
 
+def accounts_of(run, rank):
+    """Seconds that a rank computed, moved bytes and waited, from its accounts without the last step, which the
+    analysis drops."""
+    lines = [json.loads(line) for line in (run / "steps" / f"rank.{rank}.jsonl").read_text().splitlines()][1:-1]
+    transfer = sum(line["exposed_transfer"] or 0 for line in lines)
+    waits = sum(line["data"] + (line["skew"] or 0) for line in lines)
+    steps = sum(line["seconds"] for line in lines)
+    return {"compute": steps - transfer - waits, "exposed": transfer, "idle": waits}, steps
+
+
+def check_nesting(run):
+    """A row of Perfetto draws spans that nest or follow each other."""
+    for path in (run / "trace").iterdir():
+        rows = {}
+        for event in json.loads(path.read_text())["traceEvents"]:
+            if event["ph"] == "X":
+                rows.setdefault(event["tid"], []).append((event["ts"], -event["dur"]))
+        for row in rows.values():
+            open_ends = []
+            for start, negative in sorted(row):
+                while open_ends and open_ends[-1] <= start:
+                    open_ends.pop()
+                assert negative <= 0 and (not open_ends or start - negative <= open_ends[-1]), path
+                open_ends.append(start - negative)
+
+
+def check_trace(run, ranks):
+    """What the analysis says of the streams is what the run says of itself, within 2 % of its steps."""
+    check_nesting(run)
+    analysis = TraceAnalysis(trace_dir=str(run / "trace"))
+    table = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
+    assert sorted(table.index) == list(range(ranks))
+    worst = 0
+    for rank in range(ranks):
+        own, steps = accounts_of(run, rank)
+        row = table.loc[rank]
+        found = {"compute": row["compute_time(us)"], "exposed": row["non_compute_time(us)"],
+                 "idle": row["idle_time(us)"] - (row["kernel_time(us)"] - steps * 1e6)}  # between steps
+        for part, seconds in own.items():
+            worst = max(worst, abs(found[part] * 1e-6 - seconds) / steps)
+    overlap = analysis.get_comm_comp_overlap(visualize=False)
+    assert overlap["comp_comm_overlap_pctg"].between(0, 100).all(), overlap
+    assert worst < 0.02, f"{run.name}: the analysis differs by {worst:.1%} of the steps"
+    return worst
+
+
+def check_traces(folder):
+    worst = {}
+    for name, ranks, *keys in (("one", 1), ("ddp", 2), ("ddp4", 4), ("zero3", 2, "parallel.data=zero3"),
+                               ("server", 2, "parallel.data=server"), ("gloo", 2, "comm.engine=gloo"),
+                               ("tp", 2, "mesh.tp=2"), ("cp", 2, "mesh.cp=2"), ("pp", 2, "mesh.pp=2"),
+                               ("tp_pp", 4, "mesh.tp=2", "mesh.pp=2")):
+        settings = [word for key in ("model.preset=nano", *keys) for word in ("--set", key)]
+        subprocess.run([ROOT / "build/dev/bin/hanji", "train", "--out", folder / name, "--ranks", str(ranks),
+                        "--steps", "12", *settings], check=True, stdout=subprocess.DEVNULL)
+        worst[name] = check_trace(folder / name, ranks)
+    print("traces:", ", ".join(f"{name} {share:.2%}" for name, share in worst.items()))
+
+
 def main():
+    logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory(prefix="hanji-readers-") as folder:
         run = pathlib.Path(folder) / "run"
         subprocess.run([ROOT / "build/dev/bin/hanji", "train", "--out", run, "--ranks", "2",
@@ -50,6 +113,7 @@ def main():
         # TensorBoard keeps float32: 24 bits of a loss below 16 are within 1e-6.
         assert all(abs(a - b) < 1e-6 for a, b in zip(curve, losses))
         check_parts(pathlib.Path(folder))
+        check_traces(pathlib.Path(folder))
         print(f"readers: {len(tensors)} tensors, {len(curve)} points")
 
 

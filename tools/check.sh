@@ -129,6 +129,7 @@ check_verdicts() {
 
 check_readers() {
   build hanji_cli
+  .venv/bin/python -c 'import hta' 2>/dev/null || .venv/bin/python -m pip install -q --no-input --no-deps $PYTHON_HTA
   .venv/bin/python -B tests/readers_check.py
 }
 

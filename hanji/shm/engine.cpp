@@ -96,6 +96,7 @@ class Engine::Core {
     while (completed_ != submitted_ && budget > 0) {
       post_ahead();
       Operation& operation = at(completed_ + 1);
+      runner_.clock().set_call(names_[static_cast<size_t>(operation.call.routine)]);
       const Result<bool> complete = runner_.run(operation, budget);
       if (!complete.ok()) return fail(complete.status());
       if (!*complete) break;
@@ -231,6 +232,7 @@ class Engine::Core {
     stats_.wire_bytes +=
         operation.running->wire_elements * static_cast<int64_t>(size_of(call.dtype));
     if (options_.recorder == nullptr) return;
+    runner_.clock().flush();
     trace::Event event;
     event.end_ns = base::now_ns();
     event.start_ns = operation.start_ns != 0 ? operation.start_ns : event.end_ns;

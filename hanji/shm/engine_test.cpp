@@ -500,14 +500,25 @@ std::array<Stats, 2> stats_of_all_reduce(std::chrono::milliseconds late,
     own.skew_ns -= before.skew_ns;
   };
   run_traced_pair(run, [&](int rank, trace::Recorder& recorder) {
-    int64_t skew_ns = 0;
+    int64_t skew_ns = 0, transfer_ns = 0, first_ns = 0;
     for (const trace::Event& event : recorder.events()) {
+      if (event.category == trace::Category::kCommunication && first_ns == 0) {
+        transfer_ns = 0;  // of the call that touched the pages
+        first_ns = event.end_ns;
+      }
+      if (event.category == trace::Category::kTransfer) {
+        EXPECT_EQ(recorder.name(event.name), "all_reduce");
+        transfer_ns += event.end_ns - event.start_ns;
+      }
       if (event.category != trace::Category::kSkew) continue;
       EXPECT_EQ(recorder.name(event.name), rank == 0 ? "waiting for rank 1" : "waiting for rank 0");
       skew_ns += event.end_ns - event.start_ns;
     }
-    // What is shorter than 10 us at one of the few syncs has no event.
-    EXPECT_GE(skew_ns, stats[rank].skew_ns - 100'000);
+    // What is shorter than 2 us at one of the few syncs has no event.
+    EXPECT_GE(skew_ns, stats[rank].skew_ns - 20'000);
+    // A transfer has gaps of at most 1 us between the pieces of 4 MiB that are moved at a time.
+    EXPECT_NEAR(static_cast<double>(transfer_ns),
+                static_cast<double>(stats[rank].busy_ns + stats[rank].peers_ns), 50'000);
   });
   return stats;
 }
@@ -552,7 +563,9 @@ TEST(Engine, RecordsEveryCallAndCountsItsBytes) {
   };
   run_traced_pair(run, [&](int, trace::Recorder& recorder) {
     auto events = recorder.events();
-    std::erase_if(events, [](const auto& e) { return e.category == trace::Category::kSkew; });
+    std::erase_if(events, [](const auto& e) {
+      return e.category == trace::Category::kSkew || e.category == trace::Category::kTransfer;
+    });
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(recorder.name(events[0].name), "all_reduce");
     EXPECT_EQ(events[0].bytes, 200000);

@@ -203,9 +203,9 @@ bool Runner::run_step(Operation& operation, int64_t& budget) {
   const int64_t start = timed ? base::now_ns() : 0;
   const int64_t done = transfer_.run(step, buffers_, operation.element, budget);
   if (timed) {
-    const int64_t moved = base::now_ns() - start;
-    stats_.busy_ns += moved;
-    clock_.add_moved(moved);
+    const int64_t end = base::now_ns();
+    stats_.busy_ns += end - start;
+    clock_.moved(start, end);
   }
   budget -= done * traffic;
   ++progress_;

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/dtype.h"
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
+#include "hanji/trace/kernels.h"
+#include "hanji/trace/timeline_rows.h"
 
 namespace hanji::trace {
 namespace {
@@ -33,26 +38,25 @@ std::string_view torch_name(uint8_t dtype) {
   return "Unknown";
 }
 
-/// Analyses count what has a stream as work of a device, and "kernel" is what they call it.
-bool has_stream(Category category) {
-  return category == Category::kCompute || category == Category::kCommunication;
-}
+/// Threads of a rank's process in the trace: a row of each lane, then more of them, and the streams far behind.
+constexpr int kFirstStream = 1000;
 
 std::string_view chrome_category(Category category) {
-  if (category == Category::kStep) return "user_annotation";
-  return has_stream(category) ? "kernel" : "cpu_op";
+  return category == Category::kStep ? "user_annotation" : "cpu_op";
 }
 
-/// Holistic Trace Analysis 0.5 knows a collective by "nccl...Kernel", later ones by "nccl".
 std::string chrome_name(const Event& event, const std::string& name) {
   if (event.category == Category::kStep) return fmt::format("ProfilerStep#{}", event.step);
-  if (event.category == Category::kCommunication) return "nccl:" + name + " Kernel";
+  if (event.category == Category::kCommunication) return "nccl:" + name;
   return name;
 }
 
-/// Microseconds with all digits of the nanoseconds; time is never negative in a recorder.
-std::string microseconds(int64_t nanoseconds) {
-  return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+/// Holistic Trace Analysis 0.5 knows what communicates by "nccl...Kernel", later ones by "nccl".
+std::string kernel_name(const Kernel& kernel, const Recorder& recorder) {
+  if (kernel.stream == Stream::kTransfer) {
+    return "nccl:" + recorder.name(kernel.name) + " Kernel";
+  }
+  return kernel.name == 0 ? "between parts" : recorder.name(kernel.name);
 }
 
 std::string collective_arguments(const Event& event, const std::string& name) {
@@ -68,20 +72,33 @@ std::string collective_arguments(const Event& event, const std::string& name) {
   return text;
 }
 
-std::string event_line(const Event& event, const Recorder& recorder) {
+/// Begins a row of the timeline: whole microseconds of both ends, so that what nests still does.
+std::string begin_line(std::string_view category, const std::string& name, int rank, int row,
+                       std::pair<int64_t, int64_t> us) {
+  return fmt::format(
+      R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)", category,
+      json_quote(name), rank, row, us.first, us.second - us.first);
+}
+
+std::string event_line(const Event& event, int row, const Recorder& recorder) {
   const std::string name = recorder.name(event.name);
-  std::string text =
-      fmt::format(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
-                  chrome_category(event.category), json_quote(chrome_name(event, name)),
-                  recorder.rank(), static_cast<int>(event.lane), microseconds(event.start_ns),
-                  microseconds(event.end_ns - event.start_ns));
+  std::string text = begin_line(chrome_category(event.category), chrome_name(event, name),
+                                recorder.rank(), static_cast<int>(event.lane) + row * kNumLanes,
+                                {to_us(event.start_ns), to_us(event.end_ns)});
   text += fmt::format(R"("category":"{}","step":{})", name_of(event.category), event.step);
-  if (has_stream(event.category))
-    text += fmt::format(R"(,"stream":{})", static_cast<int>(event.lane));
   if (event.bytes > 0) text += fmt::format(R"(,"bytes":{})", event.bytes);
   if (event.category == Category::kStep) text += R"(,"name":)" + json_quote(name);
   if (event.category == Category::kCommunication) text += collective_arguments(event, name);
   return text + "}}";
+}
+
+/// Analyses count what has a stream as work of a device, and "kernel" is what they call it.
+std::string kernel_line(const Kernel& kernel, const Recorder& recorder) {
+  const auto stream = static_cast<int>(kernel.stream);
+  return begin_line("kernel", kernel_name(kernel, recorder), recorder.rank(), kFirstStream + stream,
+                    {kernel.start_us, kernel.end_us}) +
+         fmt::format(R"("category":"{}","step":{},"stream":{}}}}})", name_of(kernel.stream),
+                     kernel.step, stream);
 }
 
 /// Everything before the events, so that a streaming reader knows the rank first. The analysis finds
@@ -100,8 +117,15 @@ std::string header_text(const Recorder& recorder) {
       recorder.num_dropped(), recorder.rank(), size);
 }
 
-/// Names of the rows: a process per rank, a thread per lane.
-std::string row_names(const Recorder& recorder) {
+std::string row_name(int rank, int row, const std::string& name) {
+  return fmt::format(
+      ",\n"
+      R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
+      rank, row, name);
+}
+
+/// Names of the rows: a process per rank, a thread per lane and stream.
+std::string row_names(const Recorder& recorder, const std::array<int, kNumLanes>& rows) {
   const int rank = recorder.rank();
   std::string name = fmt::format("rank {}", rank);
   if (!recorder.coordinates().empty()) name += fmt::format(" ({})", recorder.coordinates());
@@ -110,21 +134,37 @@ std::string row_names(const Recorder& recorder) {
       R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
       rank, json_quote(name));
   for (int lane = 0; lane < kNumLanes; ++lane) {
-    text += fmt::format(
-        ",\n"
-        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
-        rank, lane, name_of(static_cast<Lane>(lane)));
+    for (int row = 0; row < std::max(1, rows[lane]); ++row) {
+      const std::string more = row == 0 ? "" : fmt::format(" {}", row + 1);
+      text += row_name(rank, lane + row * kNumLanes,
+                       std::string(name_of(static_cast<Lane>(lane))) + more);
+    }
+  }
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    text += row_name(rank, kFirstStream + stream,
+                     fmt::format("stream {}: {}", stream, name_of(static_cast<Stream>(stream))));
   }
   return text;
 }
 
 Status write_all(OutputFile& file, const Recorder& recorder) {
+  std::vector<Event> events = recorder.events();
+  const std::vector<Kernel> kernels = kernels_of(events, recorder.num_dropped() == 0);
+  std::erase_if(events, [](const Event& event) { return event.category == Category::kTransfer; });
+  const std::vector<int> rows = rows_of(events);
+  std::array<int, kNumLanes> num_rows{};
+  for (size_t i = 0; i < events.size(); ++i) {
+    int& most = num_rows[static_cast<size_t>(events[i].lane)];
+    most = std::max(most, rows[i] + 1);
+  }
   HANJI_RETURN_IF_ERROR(file.append(header_text(recorder)));
-  HANJI_RETURN_IF_ERROR(file.append(row_names(recorder)));
-  recorder.for_each([&](const Event& event) {
-    static_cast<void>(file.append(",\n"));  // close() tells errors
-    static_cast<void>(file.append(event_line(event, recorder)));
-  });
+  HANJI_RETURN_IF_ERROR(file.append(row_names(recorder, num_rows)));
+  for (size_t i = 0; i < events.size(); ++i) {
+    HANJI_RETURN_IF_ERROR(file.append(",\n" + event_line(events[i], rows[i], recorder)));
+  }
+  for (const Kernel& kernel : kernels) {
+    HANJI_RETURN_IF_ERROR(file.append(",\n" + kernel_line(kernel, recorder)));
+  }
   HANJI_RETURN_IF_ERROR(file.append("\n]}\n"));
   return file.close();
 }

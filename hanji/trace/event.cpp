@@ -21,6 +21,7 @@ std::string_view name_of(Category category) {
     case Category::kCheckpoint: return "checkpoint";
     case Category::kOther: return "other";
     case Category::kSkew: return "skew";
+    case Category::kTransfer: return "transfer";
   }
   return "unknown";
 }

@@ -12,7 +12,8 @@ std::string_view name_of(Lane lane);
 
 /// What the time went into.
 /// kCommunication is a collective from its call to its result; kSkew is the part of it for which the
-/// rank waited for a slower one.
+/// rank waited for a slower one, kTransfer the part in which bytes moved: on Lane::kMain while the rank's
+/// own thread moved them or waited for them, on Lane::kCommunication beside what it computed.
 enum class Category : uint8_t {
   kStep,
   kCompute,
@@ -20,9 +21,10 @@ enum class Category : uint8_t {
   kData,
   kCheckpoint,
   kOther,
-  kSkew
+  kSkew,
+  kTransfer
 };
-inline constexpr int kNumCategories = 7;
+inline constexpr int kNumCategories = 8;
 std::string_view name_of(Category category);
 
 /// Index of an interned name; 0 is "(other)".

@@ -8,6 +8,15 @@
 
 namespace hanji::comm {
 
+/// What a call was to the rank that made it, in times of base::now_ns(): skew until `arrived_ns`, then transfer,
+/// for which the rank waited from `exposed_ns` on. Skew that nobody waited for is left out.
+struct CallParts {
+  int64_t skew_ns = 0;  ///< The start of the skew.
+  int64_t arrived_ns = 0;
+  int64_t exposed_ns = 0;
+  int64_t end_ns = 0;
+};
+
 /// Splits calls that an engine runs one after another: until all ranks have called is skew, then
 /// until the result is there transfer. What of both passes while nobody waits costs the rank nothing.
 class CallClock {
@@ -15,14 +24,17 @@ class CallClock {
   void begin_wait() { since_ns_ = base::now_ns(); }
   void end_wait() { since_ns_ = 0; }
 
-  /// A call that has ended now. Returns how long of its transfer the rank waited.
-  int64_t add(int64_t start_ns, int64_t arrived_ns, int64_t end_ns) {
+  /// A call that has ended now.
+  CallParts add(int64_t start_ns, int64_t arrived_ns, int64_t end_ns) {
+    const int64_t since = since_ns_ == 0 ? end_ns : since_ns_;
+    const CallParts parts = {.skew_ns = std::min(arrived_ns, std::max(start_ns, since)),
+                             .arrived_ns = arrived_ns,
+                             .exposed_ns = std::min(end_ns, std::max(arrived_ns, since)),
+                             .end_ns = end_ns};
     times_.transfer_ns += end_ns - arrived_ns;
-    if (since_ns_ == 0) return 0;
-    times_.skew_ns += std::max<int64_t>(0, arrived_ns - std::max(start_ns, since_ns_));
-    const int64_t exposed = std::max<int64_t>(0, end_ns - std::max(arrived_ns, since_ns_));
-    times_.exposed_ns += exposed;
-    return exposed;
+    times_.skew_ns += arrived_ns - parts.skew_ns;
+    times_.exposed_ns += end_ns - parts.exposed_ns;
+    return parts;
   }
   const CallTimes& times() const { return times_; }
 

@@ -174,7 +174,8 @@ void MessageEngine::finish(const std::optional<Status>& ended) {
     status_ = *ended;
     return;
   }
-  clock_.add(open_->start_ns(), open_->agreed_ns(), now);
+  const CallParts parts = clock_.add(open_->start_ns(), open_->agreed_ns(), now);
+  record_parts(recorder_, open_->request(), parts);
   record_call(recorder_, open_->request(), {open_->start_ns(), open_->sequence(), size()});
   network_bytes_ += open_->sent_bytes();
   completed_ = open_->sequence();

@@ -20,4 +20,23 @@ void record_call(trace::Recorder* recorder, const Request& request, const Carrie
   recorder->add(event);
 }
 
+void record_parts(trace::Recorder* recorder, const Request& request, const CallParts& parts) {
+  if (recorder == nullptr) return;
+  const auto add = [&](trace::Category category, trace::Lane lane, int64_t start_ns,
+                       int64_t end_ns) {
+    constexpr int64_t kWorthAnEvent = 500;  // ns
+    if (end_ns - start_ns < kWorthAnEvent) return;
+    const bool waits = category == trace::Category::kSkew;
+    recorder->add({.start_ns = start_ns,
+                   .end_ns = end_ns,
+                   .name = recorder->intern(waits ? "waiting for other ranks"
+                                                  : schedule::name_of(request.routine)),
+                   .lane = lane,
+                   .category = category});
+  };
+  add(trace::Category::kSkew, trace::Lane::kMain, parts.skew_ns, parts.arrived_ns);
+  add(trace::Category::kTransfer, trace::Lane::kCommunication, parts.arrived_ns, parts.exposed_ns);
+  add(trace::Category::kTransfer, trace::Lane::kMain, parts.exposed_ns, parts.end_ns);
+}
+
 }  // namespace hanji::comm

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "hanji/comm/internal/call_clock.h"
 #include "hanji/comm/internal/engine.h"
 #include "hanji/trace/recorder.h"
 
@@ -16,5 +17,7 @@ struct Carried {
 
 /// Adds to the trace of a rank a call that ends now; nothing where `recorder` is null.
 void record_call(trace::Recorder* recorder, const Request& request, const Carried& carried);
+/// Adds what the call was to the rank: whom it waited for is not known.
+void record_parts(trace::Recorder* recorder, const Request& request, const CallParts& parts);
 
 }  // namespace hanji::comm

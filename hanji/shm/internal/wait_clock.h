@@ -29,7 +29,20 @@ class WaitClock {
     waiting_ = waiting && on();
     since_ns_ = 0;
   }
-  void add_moved(int64_t ns) { moved_ns_ += ns; }
+  /// The call that moves and waits from now on.
+  void set_call(trace::NameId name) { call_ = name; }
+  /// This rank has moved bytes.
+  void moved(int64_t start_ns, int64_t end_ns) {
+    moved_ns_ += end_ns - start_ns;
+    extend(start_ns, end_ns);
+  }
+  /// Records the transfer that is known so far.
+  void flush() {
+    if (transfer_end_ns_ - transfer_start_ns_ >= kWorthATransfer) {
+      add(trace::Category::kTransfer, call_, transfer_start_ns_, transfer_end_ns_);
+    }
+    transfer_start_ns_ = transfer_end_ns_ = 0;
+  }
   /// This rank worked for other groups while it waited here.
   void leave_out(int64_t ns) {
     if (since_ns_ != 0) since_ns_ += ns;
@@ -52,7 +65,9 @@ class WaitClock {
   }
 
  private:
-  static constexpr int64_t kWorthAnEvent = 10'000;  // ns; shorter ones would fill the ring
+  static constexpr int64_t kWorthAWait = 2'000;  // ns; shorter ones would fill the ring
+  static constexpr int64_t kWorthATransfer = 500;
+  static constexpr int64_t kBridged = 1'000;  // between parts of one transfer
 
   void note_miss() {
     late_ = lines_.awaited();
@@ -70,13 +85,31 @@ class WaitClock {
     const int64_t transfer = std::min(longer, waited);
     stats_.peers_ns += transfer;
     stats_.skew_ns += waited - transfer;
+    const int64_t late_ns = now - (waited - transfer);
+    extend(since_ns_, since_ns_ + transfer);
     since_ns_ = 0;
-    if (waited - transfer < kWorthAnEvent) return;
+    if (waited - transfer < kWorthAWait) return;
+    flush();
+    add(trace::Category::kSkew,
+        recorder_->intern("waiting for rank " + std::to_string(lines_.world_rank(late_))), late_ns,
+        now);
+  }
+
+  void extend(int64_t start_ns, int64_t end_ns) {
+    if (!on() || end_ns <= start_ns) return;
+    if (start_ns - transfer_end_ns_ > kBridged) {
+      flush();
+      transfer_start_ns_ = start_ns;
+    }
+    transfer_end_ns_ = std::max(transfer_end_ns_, end_ns);
+  }
+
+  void add(trace::Category category, trace::NameId name, int64_t start_ns, int64_t end_ns) {
     trace::Event event;
-    event.start_ns = now - (waited - transfer);
-    event.end_ns = now;
-    event.name = recorder_->intern("waiting for rank " + std::to_string(lines_.world_rank(late_)));
-    event.category = trace::Category::kSkew;
+    event.start_ns = start_ns;
+    event.end_ns = end_ns;
+    event.name = name;
+    event.category = category;
     event.group = lines_.group();
     recorder_->add(event);
   }
@@ -87,7 +120,10 @@ class WaitClock {
   bool waiting_ = false;
   int64_t since_ns_ = 0;  // of the stretch without progress; 0: there is none
   int64_t moved_ns_ = 0;  // since the last post
-  int late_ = 0;          // the member that had not come when this rank looked last
+  trace::NameId call_ = 0;
+  int64_t transfer_start_ns_ = 0;  // not recorded yet
+  int64_t transfer_end_ns_ = 0;
+  int late_ = 0;  // the member that had not come when this rank looked last
 };
 
 }  // namespace hanji::shm::internal

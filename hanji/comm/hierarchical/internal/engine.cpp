@@ -213,7 +213,9 @@ void HierarchicalEngine::apply(const Status& verdict) {
 void HierarchicalEngine::close() {
   const Call& call = calls_.front();
   const int64_t now = base::now_ns();
-  const int64_t unseen = now - arrived_ns_ - clock_.add(phase_since_ns_, arrived_ns_, now);
+  const CallParts parts = clock_.add(phase_since_ns_, arrived_ns_, now);
+  const int64_t unseen = parts.exposed_ns - arrived_ns_;
+  record_parts(recorder_, call.request, parts);
   hidden_ns_ += std::min(between_hosts_ns() - between_at_arrival_ns_, unseen);
   record_call(recorder_, call.request, {call.start_ns, call.sequence, size()});
   completed_ = call.sequence;

@@ -222,6 +222,9 @@ void NcclEngine::retire() {
   while (!calls_.empty() && calls_.front().ended && calls_.front().ended->done()) {
     const Call& call = calls_.front();
     record_call(recorder_, call.request, {call.start_ns, completed_ + 1, size()});
+    const int64_t now =
+        base::now_ns();  // skew is a part of the transfer here, and all is the device's
+    record_parts(recorder_, call.request, {call.start_ns, call.start_ns, now, now});
     calls_.pop_front();
     ++completed_;
   }
