@@ -16,7 +16,7 @@ FLOORS = {
     "base": "", "trace": "", "topology": "", "layout": "", "schedule": "layout",
     "cost": "schedule layout topology", "shm": "schedule trace", "launch": "shm topology trace",
     "plan": "cost schedule layout topology", "report": "plan cost schedule layout trace",
-    "layers": "layout", "data": "layers plan layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
+    "layers": "layout trace", "data": "layers plan layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
     "comm": "shm cost schedule topology layout trace", "mesh": "comm layout",
     "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm cost topology trace",
     "parallel": "layers mesh comm lens compute schedule layout trace",

@@ -75,8 +75,10 @@ constexpr std::array kVariables = {
     VariableSpec{"DNNL_MAX_CPU_ISA", kText, "ONEDNN_MAX_CPU_ISA", "oneDNN: its older name"},
     VariableSpec{"MKL_ENABLE_INSTRUCTIONS", kText, "the processor's", "MKL: vector instructions"},
     VariableSpec{"MKL_CBWR", kText, "none", "MKL: one order of sums for several processors"},
+    VariableSpec{"NVTX_INJECTION64_PATH", kPath, "none",
+                 "NVTX: library of the tool that receives ranges, as nsys sets it"},
 };
-static_assert(kVariables.size() == static_cast<size_t>(Variable::kMklCbwr) + 1);
+static_assert(kVariables.size() == static_cast<size_t>(Variable::kNvtxInjection64Path) + 1);
 
 std::string_view name_in(std::string_view line) { return line.substr(0, line.find('=')); }
 

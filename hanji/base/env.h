@@ -68,6 +68,7 @@ enum class Variable {
   kDnnlMaxCpuIsa,
   kMklEnableInstructions,
   kMklCbwr,
+  kNvtxInjection64Path,
 };
 
 enum class VariableType { kText, kInteger, kPath, kFlag };

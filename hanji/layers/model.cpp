@@ -6,6 +6,7 @@
 #include <span>
 
 #include "hanji/base/status.h"
+#include "hanji/trace/ranges.h"
 
 namespace hanji::layers {
 namespace {
@@ -34,7 +35,10 @@ struct LayerCall {
   std::span<const LayerScope> scopes;
 
   Flow operator()(Flow flow) const {
-    if (scopes.empty()) return model->layer(layer, std::move(flow), batch);
+    if (scopes.empty()) {
+      const trace::Range range("layer", trace::Category::kCompute, layer);
+      return model->layer(layer, std::move(flow), batch);
+    }
     return scopes[0](layer, std::move(flow), LayerCall{model, layer, batch, scopes.subspan(1)});
   }
 };

@@ -278,6 +278,7 @@ Span::Span(Recorder* recorder, std::string_view name, Category category, Lane la
   event_.category = category;
   event_.lane = lane;
   event_.step = recorder_->step();
+  if (has_range_tool()) range_.emplace(name, category, event_.step);
   outer_ = recorder_->enter(lane, event_.name);
   event_.start_ns = base::now_ns();
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/trace/event.h"
+#include "hanji/trace/ranges.h"
 
 namespace hanji::trace {
 namespace internal {
@@ -93,8 +95,8 @@ class Recorder {
   int64_t wall_offset_ns_ = 0;
 };
 
-/// Records the time from its birth to its death, and shows that its lane is in it meanwhile. Without a
-/// recorder it does nothing.
+/// Records the time from its birth to its death, and shows that its lane is in it meanwhile; also a Range whose payload
+/// is the step. Without a recorder it does nothing.
 /// Order   spans of one lane nest.
 class Span {
  public:
@@ -109,6 +111,7 @@ class Span {
   Recorder* recorder_;
   Event event_;
   NameId outer_ = 0;  ///< The span of this lane before.
+  std::optional<Range> range_;
 };
 
 }  // namespace hanji::trace

@@ -30,6 +30,7 @@
 #include "hanji/plan/rank_memory.h"
 #include "hanji/report/run_report.h"
 #include "hanji/trace/chrome.h"
+#include "hanji/trace/ranges.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/make_model.h"
@@ -83,6 +84,7 @@ class RankRun {
       log_.emplace(RunLog::open(options_.out, plan_, first_step, options_.output).or_throw());
     }
     watch_saves(job, first_step);
+    if (const Status tool = trace::load_range_tool(); !tool.ok()) warn(first_step, tool.message());
     StepAccounts accounts(job, plan_, options_.out, first_step,
                           [&](const std::string& what) { warn(first_step, what); });
     LoopOutcome outcome = run_loop(

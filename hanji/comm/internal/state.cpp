@@ -112,10 +112,15 @@ Submitted GroupState::submit_locked(Request& request, std::vector<Scattered>&& s
 
 Submitted GroupState::start_locked(Request& request, const Choice& choice,
                                    std::vector<Scattered>&& scattered) {
+  const trace::RangeId range = range_of(request);
   const auto ticket = engine_->submit(request, choice);
   if (!ticket.ok()) throw Error(ticket.status().at("group " + options_.name));
-  if (scattered.empty() && ends_at_once(request, *ticket)) return {++submitted_, *ticket};
+  if (scattered.empty() && ends_at_once(request, *ticket)) {
+    trace::end_range(range);
+    return {++submitted_, *ticket};
+  }
   Pending& pending = open_next();
+  pending.range = range;
   pending.ticket = *ticket;
   pending.bytes = bytes_of(request);
   if (is_shown()) pending.shown = to_show(request);
@@ -127,6 +132,13 @@ Submitted GroupState::start_locked(Request& request, const Choice& choice,
   ++submitted_;
   wake_thread();
   return {submitted_, *ticket};
+}
+
+/// Calls of a group without a recorder are parts of another group's.
+trace::RangeId GroupState::range_of(const Request& request) const {
+  if (options_.recorder == nullptr || !trace::has_range_tool()) return 0;
+  return trace::begin_range(schedule::name_of(request.routine), trace::Category::kCommunication,
+                            bytes_of(request));
 }
 
 GroupState::Pending& GroupState::open_next() {
@@ -459,6 +471,7 @@ std::vector<GroupState::Notice> GroupState::retire() {
   while (status_.ok() && !idle() && engine_->done(open_call(completed_ + 1).ticket)) {
     Pending& first = open_call(completed_ + 1);
     finish(first);
+    trace::end_range(first.range);
     complete(first.bytes);
     move_notices(first, {});
     first = {};

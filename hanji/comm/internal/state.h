@@ -15,6 +15,7 @@
 #include "hanji/comm/internal/choice_table.h"
 #include "hanji/comm/internal/engine.h"
 #include "hanji/shm/message_wait.h"
+#include "hanji/trace/ranges.h"
 
 namespace hanji::comm {
 
@@ -140,6 +141,7 @@ class GroupState {
   struct Pending {
     uint64_t ticket = 0;
     int64_t bytes = 0;
+    trace::RangeId range = 0;
     shm::MessageCall shown;              // where no flags show it
     at::Tensor input, output, copy_out;  // as in Request
     std::vector<Scattered> scattered;
@@ -169,6 +171,7 @@ class GroupState {
   Submitted submit_locked(Request& request, std::vector<Scattered>&& scattered);
   Submitted start_locked(Request& request, const Choice& choice,
                          std::vector<Scattered>&& scattered);
+  trace::RangeId range_of(const Request& request) const;
   const Choice& choice_for(const Request& request);
   const ChoiceTable::Entry& kept_choice(const Request& request);
   Choice chosen(const Request& request);
