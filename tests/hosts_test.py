@@ -199,6 +199,11 @@ class Hosts(OnNetwork):
         self.assertEqual((first["ranks"], first["steps"]), (2, 6))
         self.assertRegex(run.log(0), r"2 hosts with 1, 1 ranks, joined at [\d.]+ [MG]B/s and "
                          r"\S+ \S+ \(measured\s+when the\s+ranks\s+met,\s+by\s+all_reduce\)")
+        clock = json.loads((two / "trace" / "rank.1.json").read_text())["clock"]
+        self.assertEqual(clock["of"], "rank 0")
+        # Both have one clock, and 10 ms would be a long way.
+        self.assertLessEqual(abs(clock["offset_ns"]), clock["error_ns"])
+        self.assertLess(clock["error_ns"], 10_000_000)
         sent = first["prediction"]["network_bytes_per_step"]
         self.assertEqual(sent["measured"], sent["predicted"])
         plan = first["plan"]

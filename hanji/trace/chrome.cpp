@@ -101,9 +101,16 @@ std::string kernel_line(const Kernel& kernel, const Recorder& recorder) {
                      kernel.step, stream);
 }
 
+/// Which clock the times are of.
+std::string clock_text(const ClockOffset& clock) {
+  if (clock.is_own()) return R"({"of":"this host","error_ns":0})";
+  return fmt::format(R"({{"of":"rank 0","offset_ns":{},"drift_ppm":{:.3f},"error_ns":{}}})",
+                     clock.offset_ns(), clock.drift_ppm(), clock.error_ns());
+}
+
 /// Everything before the events, so that a streaming reader knows the rank first. The analysis finds
 /// the rank by a pattern that asks for a space after the colon.
-std::string header_text(const Recorder& recorder) {
+std::string header_text(const Recorder& recorder, const ClockOffset& clock) {
   std::vector<int> ranks(static_cast<size_t>(recorder.world_size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   const int size = recorder.world_size();
@@ -112,9 +119,10 @@ std::string header_text(const Recorder& recorder) {
       R"("distributedInfo":{{"backend":"hanji","rank": {},"world_size":{},"pg_count":1,)"
       R"("pg_config":[{{"pg_name":"default_pg","pg_desc":"default_pg","backend_config":"cpu:hanji",)"
       R"("pg_size":{},"ranks":[{}]}}]}},"displayTimeUnit":"ms","baseTimeNanoseconds":{},)"
-      R"("dropped_events":{},"traceName":"rank {} of {}","traceEvents":[)",
-      recorder.rank(), size, size, fmt::join(ranks, ","), recorder.wall_offset_ns(),
-      recorder.num_dropped(), recorder.rank(), size);
+      R"("clock":{},"dropped_events":{},"traceName":"rank {} of {}","traceEvents":[)",
+      recorder.rank(), size, size, fmt::join(ranks, ","),
+      recorder.wall_offset_ns() - clock.offset_ns(), clock_text(clock), recorder.num_dropped(),
+      recorder.rank(), size);
 }
 
 std::string row_name(int rank, int row, const std::string& name) {
@@ -147,8 +155,12 @@ std::string row_names(const Recorder& recorder, const std::array<int, kNumLanes>
   return text;
 }
 
-Status write_all(OutputFile& file, const Recorder& recorder) {
+Status write_all(OutputFile& file, const Recorder& recorder, const ClockOffset& clock) {
   std::vector<Event> events = recorder.events();
+  for (Event& event : events) {
+    event.start_ns = clock.convert(event.start_ns);
+    event.end_ns = clock.convert(event.end_ns);
+  }
   const std::vector<Kernel> kernels = kernels_of(events, recorder.num_dropped() == 0);
   std::erase_if(events, [](const Event& event) { return event.category == Category::kTransfer; });
   const std::vector<int> rows = rows_of(events);
@@ -157,7 +169,7 @@ Status write_all(OutputFile& file, const Recorder& recorder) {
     int& most = num_rows[static_cast<size_t>(events[i].lane)];
     most = std::max(most, rows[i] + 1);
   }
-  HANJI_RETURN_IF_ERROR(file.append(header_text(recorder)));
+  HANJI_RETURN_IF_ERROR(file.append(header_text(recorder, clock)));
   HANJI_RETURN_IF_ERROR(file.append(row_names(recorder, num_rows)));
   for (size_t i = 0; i < events.size(); ++i) {
     HANJI_RETURN_IF_ERROR(file.append(",\n" + event_line(events[i], rows[i], recorder)));
@@ -171,13 +183,14 @@ Status write_all(OutputFile& file, const Recorder& recorder) {
 
 }  // namespace
 
-Status write_chrome_trace(const std::filesystem::path& path, const Recorder& recorder) {
+Status write_chrome_trace(const std::filesystem::path& path, const Recorder& recorder,
+                          const ClockOffset& clock) {
   if (path.extension() != ".json") {
     return base::invalid_argument("trace " + path.string() + ": analyses read only names in .json");
   }
   const std::filesystem::path partial = path.string() + ".partial";
   auto file = OutputFile::open(partial);
-  Status status = file.ok() ? write_all(*file, recorder) : file.status();
+  Status status = file.ok() ? write_all(*file, recorder, clock) : file.status();
   if (status.ok()) status = base::rename_and_sync(partial, path);
   if (!status.ok()) static_cast<void>(base::remove_tree(partial));
   return base::as_error_of(path, partial, status);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "hanji/trace/clock_offset.h"
 #include "hanji/trace/recorder.h"
 
 namespace hanji::trace {
@@ -17,6 +18,8 @@ namespace hanji::trace {
 /// Cost    the events of the ring in memory, sorted.
 /// Errors  kInvalidArgument for another ending; those of base::OutputFile.
 /// Source  Kineto, output_json.cpp; Holistic Trace Analysis, trace_parser.py.
-Status write_chrome_trace(const std::filesystem::path& path, const Recorder& recorder);
+/// \param clock  of this host in terms of rank 0's: the files of all hosts align. The file tells its error.
+Status write_chrome_trace(const std::filesystem::path& path, const Recorder& recorder,
+                          const ClockOffset& clock = {});
 
 }  // namespace hanji::trace

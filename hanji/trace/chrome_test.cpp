@@ -64,6 +64,20 @@ TEST_F(Chrome, TellsTheRankBeforeTheEvents) {
               HasSubstr("\"rank\": 1"));  // HTA's pattern
 }
 
+TEST_F(Chrome, OfAnotherHostHasTheTimesOfRankZeroAndTellsTheError) {
+  recorder_.add({.start_ns = 1000, .end_ns = 3000, .category = Category::kOther});
+  const auto path = folder_ / "rank_1.json";
+  EXPECT_EQ(written()["clock"]["error_ns"], 0);
+  const ClockOffset clock(ClockReading{.at_ns = 0, .offset_ns = 5'000'000, .error_ns = 700});
+  ASSERT_TRUE(write_chrome_trace(path, recorder_, clock).ok());
+  const Json trace = *base::parse_json(*base::read_file(path));
+  EXPECT_EQ(trace["clock"]["of"], "rank 0");
+  EXPECT_EQ(trace["clock"]["error_ns"], 700);
+  EXPECT_EQ(trace["baseTimeNanoseconds"], recorder_.wall_offset_ns() - 5'000'000);
+  EXPECT_EQ(trace["traceEvents"].back()["ts"], 5001);
+  EXPECT_EQ(trace["traceEvents"].back()["dur"], 2);
+}
+
 TEST_F(Chrome, NamesTheProcessByRankAndCoordinates) {
   const auto name = [&] { return written()["traceEvents"][0]["args"]["name"]; };
   EXPECT_EQ(name(), "rank 1");

@@ -32,6 +32,7 @@
 #include "hanji/trace/chrome.h"
 #include "hanji/trace/ranges.h"
 #include "hanji/train/generate.h"
+#include "hanji/train/host_clocks.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/meet.h"
@@ -87,6 +88,7 @@ class RankRun {
     if (const Status tool = trace::load_range_tool(); !tool.ok()) warn(first_step, tool.message());
     StepAccounts accounts(job, plan_, options_.out, first_step,
                           [&](const std::string& what) { warn(first_step, what); });
+    const HostClocks clocks(world_.group(), world_.ranks_per_node());
     LoopOutcome outcome = run_loop(
         job, {.plan = plan_,
               .dataset = dataset_,
@@ -102,7 +104,7 @@ class RankRun {
                     save_log_->add(saver_.poll());
                   }});
     add_history(job, outcome);
-    finish(job, outcome);
+    finish(job, outcome, clocks);
     return {.stop_signal = outcome.stop_signal};
   }
 
@@ -297,13 +299,14 @@ class RankRun {
                                         : folder / fmt::format("until_{:08}", outcome.steps_done);
   }
 
-  void finish(Job& job, const LoopOutcome& outcome) {
+  void finish(Job& job, const LoopOutcome& outcome, const HostClocks& clocks) {
     base::throw_if_error(save_log_->finish(saver_.wait()));
+    const trace::ClockOffset clock = clocks.offset();
     if (world_.recorder()) {
       const std::filesystem::path folder = trace_folder(outcome);
       base::throw_if_error(base::make_directories(folder));
       base::throw_if_error(trace::write_chrome_trace(
-          folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
+          folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder(), clock));
     }
     if (plan_.hosts.several()) gather_accounts(world_.group(), options_.out);
     const int64_t copied = saver_.copy_bytes() + job.strategy->window_bytes();
