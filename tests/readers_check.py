@@ -86,7 +86,8 @@ def check_traces(folder):
     for name, ranks, *keys in (("one", 1), ("ddp", 2), ("ddp4", 4), ("zero3", 2, "parallel.data=zero3"),
                                ("server", 2, "parallel.data=server"), ("gloo", 2, "comm.engine=gloo"),
                                ("tp", 2, "mesh.tp=2"), ("cp", 2, "mesh.cp=2"), ("pp", 2, "mesh.pp=2"),
-                               ("tp_pp", 4, "mesh.tp=2", "mesh.pp=2")):
+                               ("tp_pp", 4, "mesh.tp=2", "mesh.pp=2"),
+                               ("profiled", 2, "train.profile=5-7")):
         settings = [word for key in ("model.preset=nano", *keys) for word in ("--set", key)]
         subprocess.run([ROOT / "build/dev/bin/hanji", "train", "--out", folder / name, "--ranks", str(ranks),
                         "--steps", "12", *settings], check=True, stdout=subprocess.DEVNULL)

@@ -199,6 +199,33 @@ class Train(CommandTest):
         self.assertTrue(any(name.startswith("ProfilerStep#") for name in names))
         self.assertIn("nccl:all_reduce Kernel", names)
 
+    def test_a_profile_has_every_operation_and_changes_no_bits(self):
+        for name, *extra in (("ddp",), ("recompute", "--set", "compute.recompute=true"),
+                             ("pp", "--set", "mesh.pp=2")):
+            for out, profile in ((name, ()), (f"{name}-profiled", ("--profile", "3-4"))):
+                self.train(out, "--ranks", 2, "--steps", 6, *extra, *profile)
+            self.assertEqual(self.read_json(name, "summary.json")["state_sha256"],
+                             self.read_json(f"{name}-profiled", "summary.json")["state_sha256"], name)
+            self.assertFalse((self.folder / name / "operations").exists())
+            for rank in range(2):
+                header, *rows = self.read_lines(f"{name}-profiled", f"operations/rank.{rank}.jsonl")
+                self.assertEqual((header["first_step"], header["last_step"]), (3, 4))
+                self.assertGreater(header["roof_flops_per_second"], 0)
+                self.assertGreater(header["other_step_seconds"], 0)
+                seconds = sum(row["seconds"] for row in rows) + header["waits"]
+                self.assertAlmostEqual(seconds / header["seconds"], 1, delta=0.01)
+                products = [row for row in rows if row["operation"] in ("aten::mm", "aten::addmm",
+                                                                        "mkldnn::_linear_pointwise")]
+                phases = {row["phase"] for row in products}
+                self.assertLessEqual({"forward", "backward"}, phases)
+                self.assertEqual("recompute" in phases, name == "recompute")
+                self.assertTrue(all(row["flops"] > 0 and row["layer"] >= 0 for row in products
+                                    if row["phase"] != "step"), products)
+                self.assertIn("hanji::adamw", {row["operation"] for row in rows if row["phase"] == "optimizer"})
+        trace = json.loads((self.folder / "ddp-profiled" / "trace" / "rank.0.json").read_text())
+        kernels = {event["name"] for event in trace["traceEvents"] if event.get("cat") == "kernel"}
+        self.assertIn("hanji::bias_gelu", kernels)
+
     def test_the_loss_falls(self):
         text = self.folder / "text"
         text.write_text("a rank sends what the next rank receives, and all ranks agree. " * 400)

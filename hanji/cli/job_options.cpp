@@ -20,6 +20,9 @@ void JobOptions::add_to(Verb verb, const JobTexts& texts) {
                   "degrees of its axes, dp=2,tp=2 ([mesh]); an unnamed dp takes the other ranks")
       .type_name("AXIS=N,...");
   verb.add_option("--steps", &steps_, "optimizer steps (train.steps)").type_name("N");
+  verb.add_option("--profile", &profile_,
+                  "steps whose operations are timed, such as 10-12 (train.profile)")
+      .type_name("STEPS");
   verb.add_option("--seed", &seed_, "of weights, order and dropout (train.seed)").type_name("N");
   verb.add_option("--out", &out_, texts.out).type_name("DIR");
   verb.add_option("--set", &assignments_, "any key: --set model.preset=nano")
@@ -41,6 +44,7 @@ plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
   shortcut(device_, "compute.device", "--device");
   shortcut(ranks_, "run.ranks", "--ranks");
   shortcut(steps_, "train.steps", "--steps");
+  shortcut(profile_, "train.profile", "--profile");
   shortcut(seed_, "train.seed", "--seed");
   shortcut(out_, "run.out", "--out");
   plan::LoadedConfig loaded = plan::load_config(sources);

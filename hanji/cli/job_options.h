@@ -39,7 +39,8 @@ class JobOptions {
  private:
   std::string file_;
   std::vector<std::string> assignments_;
-  std::optional<std::string> text_, tokens_, data_, device_, ranks_, mesh_, steps_, seed_, out_;
+  std::optional<std::string> text_, tokens_, data_, device_, ranks_, mesh_, steps_, profile_, seed_,
+      out_;
 };
 
 /// Prints every key with its value and origin, or the mistakes. Result: the exit code.

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -6,6 +9,7 @@
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/report/compare_runs.h"
+#include "hanji/report/operations.h"
 #include "hanji/report/report_page.h"
 #include "hanji/report/run_report.h"
 #include "hanji/report/scaling.h"
@@ -16,6 +20,7 @@ namespace {
 struct ReportOptions {
   std::vector<std::string> runs;
   std::optional<std::string> steps, against, svg, html;
+  std::optional<int64_t> operations;  ///< Of this rank.
   bool as_json = false, is_scaling = false;
 
   bool is_comparison() const { return runs.size() > 1 || against; }
@@ -33,6 +38,9 @@ struct ReportOptions {
     }
     if (html && (is_comparison() || is_scaling)) {
       mistakes.add("--html writes the report of one run; name one folder with it");
+    }
+    if (operations && (is_comparison() || is_scaling || as_json || html)) {
+      mistakes.add("--operations prints those of a rank of one run; give it alone");
     }
     if (against && !steps) {
       mistakes.add("--against needs --steps, the part that it is compared with");
@@ -93,6 +101,15 @@ std::string of_one_run(const ReportOptions& options) {
                          : report::run_report(run, output_columns());
 }
 
+/// What a rank of the run did in its profiled steps.
+std::string operations_of(const std::string& folder, int64_t rank) {
+  const auto records = report::read_operations(folder).or_throw();
+  const auto found = std::ranges::find(records, rank, &report::OperationsRecord::rank);
+  if (found != records.end()) return report::operations_text(*found, 20, output_columns());
+  throw Error(base::not_found(fmt::format(
+      "{}: operations of rank {} were not recorded; train with --profile 10-12", folder, rank)));
+}
+
 }  // namespace
 
 void add_report(Verb command) {
@@ -114,9 +131,13 @@ void add_report(Verb command) {
       .type_name("FILE");
   verb.add_option("--html", &options->html, "write the report of one run as a page, too")
       .type_name("FILE");
+  verb.add_option("--operations", &options->operations,
+                  "operations of this rank in the steps of train.profile")
+      .type_name("RANK");
   verb.on_chosen([=] {
     options->throw_if_contradictory();
-    print_text(options->is_scaling        ? scaled(*options)
+    print_text(options->operations        ? operations_of(options->runs[0], *options->operations)
+               : options->is_scaling      ? scaled(*options)
                : options->is_comparison() ? compared(*options)
                                           : of_one_run(*options),
                options->as_json);

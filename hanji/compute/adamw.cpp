@@ -8,6 +8,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/compute/internal/adamw_kernel.h"
+#include "hanji/trace/own_kernel.h"
 
 namespace hanji::compute {
 namespace {
@@ -58,6 +59,12 @@ void adamw_update(const AdamWTensors& tensors, const AdamWStep& step) {
           ? static_cast<internal::BFloat16*>(tensors.rounded.mutable_data_ptr())
           : nullptr};
   const internal::AdamWNumbers numbers = numbers_of(step);
+  // Reads parameter, gradient and two moments, and writes all but the gradient.
+  const trace::OwnKernel kernel(
+      {.name = "hanji::adamw",
+       .flops = 12.0 * static_cast<double>(count),
+       .bytes =
+           count * static_cast<int64_t>(7 * sizeof(float) + (tensors.rounded.defined() ? 2 : 0))});
   const int64_t vectors = (count + kVector - 1) / kVector;
   at::parallel_for(0, vectors, kVectorsOfThread, [&](int64_t begin, int64_t end) {
     internal::adamw(begin * kVector, std::min(count, end * kVector), elements, numbers);

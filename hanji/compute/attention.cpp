@@ -18,6 +18,7 @@
 #include "hanji/compute/internal/tensors.h"
 #include "hanji/compute/internal/tile_products.h"
 #include "hanji/compute/whole_vectors.h"
+#include "hanji/trace/own_kernel.h"
 
 namespace hanji::compute {
 namespace {
@@ -146,6 +147,16 @@ void for_heads(const Heads<T>& all, size_t scratch_elements, const Body& body) {
   });
 }
 
+/// Two products of the lower triangle forward, five backward; q, k, v and the result are read or written once, backward
+/// their gradients too.
+trace::KernelWork attention_work(const at::Tensor& qkv, const HeadSizes& sizes, bool is_backward) {
+  const auto products = static_cast<double>(qkv.size(0) * qkv.size(1) * qkv.size(1) * sizes.width);
+  const int64_t passed = qkv.numel() + qkv.size(0) * qkv.size(1) * sizes.width;
+  return {.name = "hanji::attention",
+          .flops = (is_backward ? 5 : 2) * products,
+          .bytes = (is_backward ? 2 : 1) * passed * static_cast<int64_t>(qkv.element_size())};
+}
+
 struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& bias, const Weight* weight, const HeadSizes* sizes,
@@ -154,6 +165,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     const int64_t heads = sizes->kv_heads * sizes->group;
     auto out = at::empty({qkv.size(0), qkv.size(1), sizes->width}, qkv.options());
     auto softmax = at::empty({qkv.size(0), heads, qkv.size(1), 2}, bias.options());
+    const trace::OwnKernel kernel(attention_work(qkv, *sizes, false));
     with_kernels(qkv.scalar_type(), by_tiles, [&]<class K>(std::type_identity<K>) {
       using T = typename K::Storage;
       using C = ComputedIn<T>;
@@ -179,6 +191,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     auto sums = at::empty({qkv.size(0), qkv.size(2)}, bias.options());
     auto g_bias = gradient_memory({bias, context->saved_data["slot"].toTensor()});
     const bool by_tiles = context->saved_data["by_tiles"].toBool();
+    const trace::OwnKernel kernel(attention_work(qkv, sizes, true));
     with_kernels(qkv.scalar_type(), by_tiles, [&]<class K>(std::type_identity<K>) {
       using T = typename K::Storage;
       using C = ComputedIn<T>;

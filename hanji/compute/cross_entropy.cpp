@@ -8,6 +8,7 @@
 #include "hanji/base/status.h"
 #include "hanji/compute/internal/parallel_rows.h"
 #include "hanji/compute/internal/tensors.h"
+#include "hanji/trace/own_kernel.h"
 
 namespace hanji::compute {
 namespace {
@@ -31,6 +32,11 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
                             const at::Tensor& targets, bool overwrite) {
     const int64_t rows = logits.size(0), columns = logits.size(1);
     auto losses = at::empty({rows}, at::kDouble);
+    // About 5 operations an element, which is read and, where its gradient takes its place, written.
+    const trace::OwnKernel kernel(
+        {.name = "hanji::cross_entropy",
+         .flops = 5.0 * static_cast<double>(logits.numel()),
+         .bytes = (overwrite ? 2 : 1) * static_cast<int64_t>(logits.nbytes())});
     internal::with_storage(logits.scalar_type(), [&]<class T>(T) {
       internal::parallel_rows(rows, columns, [&](const internal::Rows& part) {
         internal::cross_entropy<T>(part, internal::pointer<T>(logits), targets.data_ptr<int64_t>(),

@@ -5,12 +5,20 @@
 
 #include "hanji/compute/internal/parallel_rows.h"
 #include "hanji/compute/internal/tensors.h"
+#include "hanji/trace/own_kernel.h"
 
 namespace hanji::compute {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+
+/// About 10 operations an element and direction; it reads one tensor and writes another of its size, backward two.
+trace::KernelWork gelu_work(const at::Tensor& x, int directions) {
+  return {.name = "hanji::bias_gelu",
+          .flops = 10.0 * directions * static_cast<double>(x.numel()),
+          .bytes = (directions + 1) * static_cast<int64_t>(x.nbytes())};
+}
 
 struct BiasGelu : torch::autograd::Function<BiasGelu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
@@ -19,6 +27,7 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
     context->save_for_backward({x, bias});
     context->saved_data["slot"] = weight->slot;
     auto out = at::empty_like(x);
+    const trace::OwnKernel kernel(gelu_work(x, 1));
     internal::with_storage(x.scalar_type(), [&]<class T>(T) {
       internal::parallel_rows(x.numel() / x.size(-1), x.size(-1), [&](const internal::Rows& rows) {
         internal::gelu_forward<T>(rows, internal::pointer<T>(x),
@@ -37,6 +46,7 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
     auto gx = at::empty_like(x);
     auto sums = at::empty({internal::num_sums(count), columns}, bias.options());
     auto g_bias = gradient_memory({bias, context->saved_data["slot"].toTensor()});
+    const trace::OwnKernel kernel(gelu_work(x, 2));
     internal::with_storage(x.scalar_type(), [&]<class T>(T) {
       using C = internal::ComputedIn<T>;
       const internal::GeluBackward<T> arguments{

@@ -11,6 +11,7 @@
 #include "hanji/base/status.h"
 #include "hanji/compute/internal/parallel_rows.h"
 #include "hanji/compute/internal/tensors.h"
+#include "hanji/trace/own_kernel.h"
 
 namespace hanji::compute {
 namespace {
@@ -52,6 +53,14 @@ struct Arguments {
   at::ScalarType dtype;
 };
 
+/// About 8 operations an element and direction; a backward also reads what the forward has written.
+trace::KernelWork norm_work(const at::Tensor& x, bool has_delta, bool is_backward) {
+  const int tensors = (has_delta ? 4 : 2) + (is_backward ? 1 : 0);
+  return {.name = "hanji::layer_norm",
+          .flops = (is_backward ? 16.0 : 8.0) * static_cast<double>(x.numel()),
+          .bytes = tensors * static_cast<int64_t>(x.nbytes())};
+}
+
 /// Outputs: normed and, where there is a delta, the sum.
 struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& input,
@@ -68,6 +77,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     auto out = at::empty_like(residual, residual.options().dtype(a->dtype));
     auto sum = delta.defined() ? at::empty_like(residual) : at::Tensor();
     auto moments = at::empty({2, count}, residual.options());
+    const trace::OwnKernel kernel(norm_work(residual, delta.defined(), false));
     internal::with_storage(a->dtype, [&]<class T>(T) {
       using C = ComputedIn<T>;
       const internal::NormForward<T> arguments{
@@ -113,6 +123,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     auto g_weight = gradient_memory({weight, slots[1]});
     auto g_bias = gradient_memory({saved[4], slots[2]});
     auto g_delta_bias = saved[2].defined() ? gradient_memory({saved[2], slots[0]}) : at::Tensor();
+    const trace::OwnKernel kernel(norm_work(sum, has_delta, true));
     internal::with_storage(g.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
       C* parts = pointer<C>(sums);

@@ -93,6 +93,8 @@ struct TrainConfig {
   int64_t evaluate_batches = 20;  ///< Global batches of one evaluation.
   NanPolicy nan = NanPolicy::kStop;
   int64_t log_every = 10;
+  std::string
+      profile;  ///< Steps whose operations are timed, as profiled_steps() reads; empty: none.
 };
 
 struct CheckpointConfig {

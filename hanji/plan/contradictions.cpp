@@ -8,6 +8,7 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
+#include "hanji/plan/profiled_steps.h"
 #include "hanji/plan/schema.h"
 #include "hanji/plan/train_limits.h"
 #include "hanji/schedule/grain_tree.h"
@@ -56,6 +57,26 @@ void check_learning_rate(const Config& c, Found& found) {
          fmt::format("set train.steps = {} or more, or train.warmup_steps = \"auto\"",
                      t.warmup_steps)});
   }
+}
+
+void check_profile(const Config& c, Found& found) {
+  const auto steps = profiled_steps(c.train.profile);
+  if (!steps.ok()) {
+    found.push_back({{"train.profile"},
+                     "train.profile " + steps.status().message(),
+                     "set train.profile = \"steps 10-12\""});
+  } else if (steps->end > c.train.steps) {
+    const int64_t begin = std::max<int64_t>(0, std::min(steps->begin, c.train.steps - 1));
+    found.push_back({{"train.profile", "train.steps"},
+                     fmt::format("train.profile \"{}\" ends after train.steps {}", c.train.profile,
+                                 c.train.steps),
+                     fmt::format("set train.profile = \"steps {}-{}\", or train.steps = {} or more",
+                                 begin + 1, c.train.steps, steps->end)});
+  }
+  if (!steps.ok() || steps->size() == 0 || c.compute.device == Device::kCpu) return;
+  found.push_back({{"train.profile", "compute.device"},
+                   "train.profile times operations on CPUs alone, and compute.device is cuda",
+                   "leave train.profile out, and profile GPUs by nsys (docs/profiling.md)"});
 }
 
 void check_bits(const Config& c, Found& found) {
@@ -288,6 +309,7 @@ std::vector<Contradiction> find_contradictions(const Config& config,
   check_batches(config, found);
   check_ranks(config, found);
   check_learning_rate(config, found);
+  check_profile(config, found);
   check_bits(config, found);
   check_cuts(config, found);
   check_device(config, found);

@@ -12,20 +12,12 @@ namespace hanji::plan {
 namespace {
 
 // Of the tables that belong to the job, the keys that do not.
-constexpr std::array<std::string_view, 14> kFree = {"data.text",
-                                                    "data.tokens",
-                                                    "data.files",
-                                                    "data.workers",
-                                                    "data.prefetch",
-                                                    "data.prefetch_bytes",
-                                                    "data.cache",
-                                                    "train.steps",
-                                                    "train.log_every",
-                                                    "train.split",
-                                                    "train.micro_batch",
-                                                    "train.nan",
-                                                    "train.evaluate_every",
-                                                    "train.evaluate_batches"};
+constexpr std::array<std::string_view, 15> kFree = {
+    "data.text",     "data.tokens",          "data.files",
+    "data.workers",  "data.prefetch",        "data.prefetch_bytes",
+    "data.cache",    "train.steps",          "train.log_every",
+    "train.profile", "train.split",          "train.micro_batch",
+    "train.nan",     "train.evaluate_every", "train.evaluate_batches"};
 
 bool names_kernel(std::string_view key) {
   return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype" ||

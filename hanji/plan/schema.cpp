@@ -210,6 +210,10 @@ std::vector<Key> watch_keys() {
       integer(HANJI_KEY(train.evaluate_batches, "Maximum global batches of one evaluation."),
               "batches", {1, 1e9}),
       integer(HANJI_KEY(train.log_every, "Steps between progress lines."), "steps", {1, 1e12}),
+      text(
+          HANJI_KEY(train.profile,
+                    "Steps of which every operation is timed for the report and the trace, such as "
+                    "\"steps 10-12\". Bits stay. Empty: none.")),
       integer(HANJI_KEY(checkpoint.every, "Steps between checkpoints. 0: only after the last."),
               "steps", {0, 1e12}),
       integer(HANJI_KEY(checkpoint.keep, "Checkpoints to keep, besides the best."), "checkpoints",

@@ -17,6 +17,7 @@
 #include "hanji/train/device_batches.h"
 #include "hanji/train/evaluate.h"
 #include "hanji/train/learning_rate.h"
+#include "hanji/train/operation_profile.h"
 #include "hanji/train/shared_batches.h"
 #include "hanji/train/skip_reason.h"
 #include "hanji/train/step_accounts.h"
@@ -210,6 +211,7 @@ class Loop {
     StepSeconds seconds;
     StepResult result;
     {
+      const OperationProfile::Step profiled(inputs_.profile, number);
       const trace::Span span(recorder, "step", trace::Category::kStep);
       const std::vector<layers::Batch> batches = batches_of(number, seconds);
       seconds.reading = reading_since_last();
@@ -226,6 +228,7 @@ class Loop {
     seconds.step = seconds_since(start_ns);
     const comm::Stats after = stats_of(job_);
     seconds.calls = seconds_between(before, after);
+    if (inputs_.profile) inputs_.profile->end(number, seconds);
     // Steps that compare the replicas move more; they are not what the plan prices.
     const int64_t wire_bytes = after.wire_bytes - before.wire_bytes;
     const int64_t network_bytes = after.network_bytes - before.network_bytes;

@@ -16,6 +16,7 @@
 
 namespace hanji::train {
 
+class OperationProfile;
 class StepAccounts;
 
 /// Inputs of the loop; all of them outlive it.
@@ -24,9 +25,10 @@ struct LoopInputs {
   const Dataset& dataset;
   PrivateMemory& memory;
   StopSignal& stop;
-  RunLog* log = nullptr;             ///< Rank 0 only.
-  StepAccounts* accounts = nullptr;  ///< Writes what this rank does; none: nothing is written.
-  int64_t first_step = 0;            ///< Steps of an earlier run.
+  RunLog* log = nullptr;                ///< Rank 0 only.
+  StepAccounts* accounts = nullptr;     ///< Writes what this rank does; none: nothing is written.
+  OperationProfile* profile = nullptr;  ///< Times operations of some steps; none: of no step.
+  int64_t first_step = 0;               ///< Steps of an earlier run.
   /// Called on every rank after step number `steps_done`, when a checkpoint is due.
   /// The saved state changes next after before_update.
   std::function<void(int64_t steps_done, double validation_loss)> save;

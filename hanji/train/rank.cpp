@@ -27,6 +27,7 @@
 #include "hanji/data/source.h"
 #include "hanji/layers/model.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/profiled_steps.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/report/run_report.h"
 #include "hanji/trace/chrome.h"
@@ -36,6 +37,7 @@
 #include "hanji/train/loop.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/meet.h"
+#include "hanji/train/operation_profile.h"
 #include "hanji/train/pair_picture.h"
 #include "hanji/train/run_folder.h"
 #include "hanji/train/save_log.h"
@@ -88,6 +90,7 @@ class RankRun {
     if (const Status tool = trace::load_range_tool(); !tool.ok()) warn(first_step, tool.message());
     StepAccounts accounts(job, plan_, options_.out, first_step,
                           [&](const std::string& what) { warn(first_step, what); });
+    std::optional<OperationProfile> profile = begin_profile(job, first_step);
     const HostClocks clocks(world_.group(), world_.ranks_per_node());
     LoopOutcome outcome = run_loop(
         job, {.plan = plan_,
@@ -96,6 +99,7 @@ class RankRun {
               .stop = stop_,
               .log = log_ ? &*log_ : nullptr,
               .accounts = &accounts,
+              .profile = profile ? &*profile : nullptr,
               .first_step = first_step,
               .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); },
               .before_update =
@@ -103,6 +107,9 @@ class RankRun {
                     saver_.wait_copied();
                     save_log_->add(saver_.poll());
                   }});
+    if (profile) {
+      base::throw_if_error(profile->write(options_.out, outcome.seconds, first_step));
+    }
     add_history(job, outcome);
     finish(job, outcome, clocks);
     return {.stop_signal = outcome.stop_signal};
@@ -217,6 +224,19 @@ class RankRun {
     for (const auto& entries : {model_of(view), view.optimizer}) {
       for (const StateTensor& one : entries) send(one.name, one.tensor, group);
     }
+  }
+
+  /// None where train.profile names no step.
+  std::optional<OperationProfile> begin_profile(Job& job, int64_t first_step) {
+    const std::string& asked = plan_.config.train.profile;
+    const layout::Range steps = plan::profiled_steps(asked).or_throw();
+    if (steps.empty()) return std::nullopt;
+    if (steps.begin < first_step && is_first()) {
+      warn(first_step,
+           fmt::format("train.profile \"{}\": steps up to {} were done before and are not profiled",
+                       asked, std::min(first_step, steps.end)));
+    }
+    return std::make_optional<OperationProfile>(job, plan_, memory_);
   }
 
   /// The loop knows its own steps only; the log and the optimizer know those before.
@@ -353,6 +373,9 @@ class RankRun {
     std::string text = summary.text;
     const auto records = report::read_run(options_.out);
     if (records.ok()) text += report::verdict_lines(*records);
+    if (!plan_.config.train.profile.empty()) {
+      text += fmt::format("operations: hanji report {} --operations 0\n", options_.out.string());
+    }
     options_.output.write(base::wrap(text, options_.output.columns, 2));
   }
 
