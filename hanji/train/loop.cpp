@@ -211,8 +211,8 @@ class Loop {
     StepSeconds seconds;
     StepResult result;
     {
-      const OperationProfile::Step profiled(inputs_.profile, number);
       const trace::Span span(recorder, "step", trace::Category::kStep);
+      const OperationProfile::Step profiled(inputs_.profile, number);
       const std::vector<layers::Batch> batches = batches_of(number, seconds);
       seconds.reading = reading_since_last();
       result = inputs_.step(job_, config(),

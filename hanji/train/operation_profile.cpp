@@ -63,6 +63,7 @@ OperationProfile::OperationProfile(Job& job, const plan::Plan& plan, const Priva
       recorder_(*job.group.recorder()),
       memory_(memory),
       heap_(job.group.heap()) {
+  { const lens::Scope first(*this); }  // takes libtorch's key, which is milliseconds, before a step
   job.scopes.push_back([this](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
     return is_on_ ? run_layer(layer, std::move(flow), run) : run(std::move(flow));
   });
