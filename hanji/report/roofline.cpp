@@ -91,7 +91,7 @@ class Picture {
       text += label(kLeft - 6, at + 4, "end", fmt::format("{}", std::pow(10.0, decade - 9)));
     }
     text += label((kLeft + kWidth - kRight) / 2, kHeight - 10, "middle", "flop/byte");
-    return text + label(6, kTop + 4, "start", "GF/s");
+    return text + label(kLeft + 6, kTop + 14, "start", "GF/s");
   }
 
   std::string roof() const {
@@ -107,7 +107,7 @@ class Picture {
                kWidth - kRight, y(roof.flops_per_second)) +
            label(kWidth - kRight, y(roof.flops_per_second) - 6, "end",
                  fmt::format("{:.1f} GF/s of products", roof.flops_per_second * 1e-9)) +
-           label(x(from) + 6, y(from * roof.bytes_per_second) - 12, "start",
+           label(x(from) + 6, y(from * roof.bytes_per_second) + 20, "start",
                  fmt::format("{:.1f} GB/s of memory", roof.bytes_per_second * 1e-9));
   }
 

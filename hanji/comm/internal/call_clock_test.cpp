@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "hanji/comm/internal/record.h"
+#include "hanji/comm/internal/test_ranks.h"
+
 namespace hanji::comm {
 namespace {
 
@@ -43,6 +46,27 @@ TEST(CallClock, WhatPassedBeforeTheWaitIsNotSeenByIt) {
   EXPECT_GT(parts.exposed_ns, now - 1'000'000'000);
   EXPECT_EQ(clock.times().skew_ns, 0);
   EXPECT_EQ(clock.times().transfer_ns, 2 * kHour);
+}
+
+TEST(CallClock, PartsOfACallAreEventsOfTheThreadThatHadThem) {
+  const auto segment = internal::make_segment(1);
+  trace::Recorder recorder = trace::Recorder::format(segment->trace_memory(0), 0, 1, 16);
+  const Request request{.routine = schedule::Routine::kAllReduce};
+  record_parts(&recorder, request,
+               {.skew_ns = 10'000, .arrived_ns = 20'000, .exposed_ns = 50'000, .end_ns = 90'000});
+  record_parts(
+      &recorder, request,
+      {.skew_ns = 100'000, .arrived_ns = 100'000, .exposed_ns = 100'000, .end_ns = 100'200});
+  const auto events = recorder.events();
+  ASSERT_EQ(events.size(), 3u);  // what is shorter than half a microsecond is left out
+  EXPECT_EQ(events[0].category, trace::Category::kSkew);
+  EXPECT_EQ(recorder.name(events[0].name), "waiting for other ranks");
+  EXPECT_EQ(events[1].category, trace::Category::kTransfer);
+  EXPECT_EQ(events[1].lane, trace::Lane::kCommunication);
+  EXPECT_EQ(recorder.name(events[1].name), "all_reduce");
+  EXPECT_EQ(events[2].lane, trace::Lane::kMain);
+  EXPECT_EQ(events[2].start_ns, 50'000);
+  EXPECT_EQ(events[2].end_ns, 90'000);
 }
 
 }  // namespace
