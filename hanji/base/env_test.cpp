@@ -50,6 +50,7 @@ TEST(Env, TheTableIsInTheOrderOfTheEnum) {
   EXPECT_EQ(spec_of(Variable::kTmpDir).name, "TMPDIR");
   EXPECT_EQ(spec_of(Variable::kOmpNumThreads).name, "OMP_NUM_THREADS");
   EXPECT_EQ(spec_of(Variable::kMklCbwr).name, "MKL_CBWR");
+  EXPECT_EQ(spec_of(Variable::kNvtxInjection64Path).name, "NVTX_INJECTION64_PATH");
 }
 
 TEST(Env, EveryVariableIsDocumentedOnce) {

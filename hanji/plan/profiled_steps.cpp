@@ -5,6 +5,8 @@
 #include <charconv>
 #include <optional>
 
+#include "hanji/base/units.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -46,8 +48,9 @@ Result<layout::Range> profiled_steps(std::string_view text) {
         fmt::format("is \"{}\", whose last step lies before its first", text));
   }
   if (*last - *first >= kMaxProfiledSteps) {
-    return base::invalid_argument(fmt::format("is \"{}\", {} steps; at most {} are profiled", text,
-                                              *last - *first + 1, kMaxProfiledSteps));
+    return base::invalid_argument(fmt::format("is \"{}\", {}; at most {} are profiled", text,
+                                              base::counted(*last - *first + 1, "step"),
+                                              kMaxProfiledSteps));
   }
   return layout::Range{*first - 1, *last};
 }

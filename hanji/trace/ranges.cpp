@@ -75,8 +75,6 @@ Domain& domain() {
   return domain;
 }
 
-#endif
-
 /// Why nothing came of a path.
 std::string reason_against(const std::string& path) {
   ::dlerror();
@@ -87,6 +85,8 @@ std::string reason_against(const std::string& path) {
   return has_entry ? path + ": its InitializeInjectionNvtx2() refused"
                    : path + ": it has no InitializeInjectionNvtx2()";
 }
+
+#endif
 
 }  // namespace
 
