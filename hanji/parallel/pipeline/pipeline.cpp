@@ -19,6 +19,7 @@
 #include "hanji/comm/new_tags.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
+#include "hanji/trace/recorder.h"
 
 namespace hanji::parallel {
 namespace {
@@ -304,10 +305,13 @@ void Pipeline::give(const std::vector<at::Tensor>& tensors, const Action& action
 at::Tensor Pipeline::take(at::IntArrayRef sizes, at::ScalarType dtype, const Action& action) {
   const bool is_flow = action.peer < action.stage;
   const std::string& label = is_flow ? labels_[action.peer] : gradient_labels_[action.stage];
+  const int from = stages_.ranks[action.peer];
   at::Tensor tensor = empty(sizes, dtype);
-  comm::recv(tensor, stages_.ranks[action.peer], group_,
-             {.tag = tag_of(action, is_flow), .label = label})
-      .wait();
+  // In shared memory a message leaves its own events.
+  trace::Recorder* const recorder = comm::shares_memory(group_, from) ? nullptr : group_.recorder();
+  const trace::Span wait(recorder, fmt::format("waiting for stage {}", action.peer),
+                         trace::Category::kSkew);
+  comm::recv(tensor, from, group_, {.tag = tag_of(action, is_flow), .label = label}).wait();
   return tensor;
 }
 
