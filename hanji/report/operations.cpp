@@ -14,9 +14,9 @@ namespace {
 
 using base::Json;
 
-constexpr std::string_view kFolder = "operations";
+constexpr std::string_view kOperationsFolder = "operations";
 
-Json header_of(const OperationsRecord& record) {
+Json operations_header(const OperationsRecord& record) {
   Json other = nullptr;
   if (record.other_step_seconds) other = *record.other_step_seconds;
   return {{"format", kOperationsFormat},
@@ -33,7 +33,7 @@ Json header_of(const OperationsRecord& record) {
           {"other_step_seconds", other}};
 }
 
-Json line_of(const OperationRow& row) {
+Json operation_line(const OperationRow& row) {
   return {{"operation", row.operation},
           {"layer", row.layer},
           {"phase", row.phase},
@@ -45,7 +45,7 @@ Json line_of(const OperationRow& row) {
 }
 
 template <class T>
-Status read(const Json& json, const char* name, T& value) {
+Status read_member(const Json& json, const char* name, T& value) {
   const auto found = json.find(name);
   if (found == json.end()) return base::corrupt(std::string(name) + " is missing");
   const bool fits = std::is_same_v<T, std::string> ? found->is_string()
@@ -56,54 +56,54 @@ Status read(const Json& json, const char* name, T& value) {
   return {};
 }
 
-Status read_header(const Json& json, OperationsRecord& record) {
+Status read_operations_header(const Json& json, OperationsRecord& record) {
   int64_t format = 0;
-  HANJI_RETURN_IF_ERROR(read(json, "format", format));
+  HANJI_RETURN_IF_ERROR(read_member(json, "format", format));
   if (format != kOperationsFormat) {
     return base::corrupt(fmt::format("format is {}, and {} is read", format, kOperationsFormat));
   }
-  HANJI_RETURN_IF_ERROR(read(json, "rank", record.rank));
-  HANJI_RETURN_IF_ERROR(read(json, "ranks", record.ranks));
-  HANJI_RETURN_IF_ERROR(read(json, "first_step", record.first_step));
-  HANJI_RETURN_IF_ERROR(read(json, "last_step", record.last_step));
-  HANJI_RETURN_IF_ERROR(read(json, "threads", record.threads));
-  HANJI_RETURN_IF_ERROR(read(json, "roof_flops_per_second", record.roof.flops_per_second));
-  HANJI_RETURN_IF_ERROR(read(json, "roof_bytes_per_second", record.roof.bytes_per_second));
-  HANJI_RETURN_IF_ERROR(read(json, "seconds", record.seconds));
-  HANJI_RETURN_IF_ERROR(read(json, "waits", record.waits));
-  HANJI_RETURN_IF_ERROR(read(json, "step_seconds", record.step_seconds));
+  HANJI_RETURN_IF_ERROR(read_member(json, "rank", record.rank));
+  HANJI_RETURN_IF_ERROR(read_member(json, "ranks", record.ranks));
+  HANJI_RETURN_IF_ERROR(read_member(json, "first_step", record.first_step));
+  HANJI_RETURN_IF_ERROR(read_member(json, "last_step", record.last_step));
+  HANJI_RETURN_IF_ERROR(read_member(json, "threads", record.threads));
+  HANJI_RETURN_IF_ERROR(read_member(json, "roof_flops_per_second", record.roof.flops_per_second));
+  HANJI_RETURN_IF_ERROR(read_member(json, "roof_bytes_per_second", record.roof.bytes_per_second));
+  HANJI_RETURN_IF_ERROR(read_member(json, "seconds", record.seconds));
+  HANJI_RETURN_IF_ERROR(read_member(json, "waits", record.waits));
+  HANJI_RETURN_IF_ERROR(read_member(json, "step_seconds", record.step_seconds));
   const auto other = json.find("other_step_seconds");
   if (other == json.end() || other->is_null()) return {};
-  return read(json, "other_step_seconds", record.other_step_seconds.emplace());
+  return read_member(json, "other_step_seconds", record.other_step_seconds.emplace());
 }
 
-Status read_row(const Json& json, OperationsRecord& record) {
+Status read_operation_row(const Json& json, OperationsRecord& record) {
   OperationRow& row = record.rows.emplace_back();
-  HANJI_RETURN_IF_ERROR(read(json, "operation", row.operation));
-  HANJI_RETURN_IF_ERROR(read(json, "layer", row.layer));
-  HANJI_RETURN_IF_ERROR(read(json, "phase", row.phase));
-  HANJI_RETURN_IF_ERROR(read(json, "calls", row.calls));
-  HANJI_RETURN_IF_ERROR(read(json, "seconds", row.seconds));
-  HANJI_RETURN_IF_ERROR(read(json, "flops", row.flops));
-  HANJI_RETURN_IF_ERROR(read(json, "bytes", row.bytes));
-  return read(json, "memory_bytes", row.memory_bytes);
+  HANJI_RETURN_IF_ERROR(read_member(json, "operation", row.operation));
+  HANJI_RETURN_IF_ERROR(read_member(json, "layer", row.layer));
+  HANJI_RETURN_IF_ERROR(read_member(json, "phase", row.phase));
+  HANJI_RETURN_IF_ERROR(read_member(json, "calls", row.calls));
+  HANJI_RETURN_IF_ERROR(read_member(json, "seconds", row.seconds));
+  HANJI_RETURN_IF_ERROR(read_member(json, "flops", row.flops));
+  HANJI_RETURN_IF_ERROR(read_member(json, "bytes", row.bytes));
+  return read_member(json, "memory_bytes", row.memory_bytes);
 }
 
-Status read_line(std::string_view line, bool is_header, OperationsRecord& record) {
+Status read_operation_line(std::string_view line, bool is_header, OperationsRecord& record) {
   HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(line));
   if (!json.is_object()) return base::corrupt("it is no object");
-  return is_header ? read_header(json, record) : read_row(json, record);
+  return is_header ? read_operations_header(json, record) : read_operation_row(json, record);
 }
 
 }  // namespace
 
 std::filesystem::path operations_file(int rank) {
-  return std::filesystem::path(kFolder) / fmt::format("rank.{}.jsonl", rank);
+  return std::filesystem::path(kOperationsFolder) / fmt::format("rank.{}.jsonl", rank);
 }
 
 std::string to_jsonl(const OperationsRecord& record) {
-  std::string text = base::dump(header_of(record)) + "\n";
-  for (const OperationRow& row : record.rows) text += base::dump(line_of(row)) + "\n";
+  std::string text = base::dump(operations_header(record)) + "\n";
+  for (const OperationRow& row : record.rows) text += base::dump(operation_line(row)) + "\n";
   return text;
 }
 
@@ -112,7 +112,7 @@ Result<OperationsRecord> operations_from_jsonl(std::string_view text) {
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    const Status status = read_line(text.substr(0, end), number == 0, record);
+    const Status status = read_operation_line(text.substr(0, end), number == 0, record);
     ++number;
     if (!status.ok()) return base::corrupt(fmt::format("line {}: {}", number, status.message()));
     text.remove_prefix(std::min(end + 1, text.size()));
@@ -123,8 +123,8 @@ Result<OperationsRecord> operations_from_jsonl(std::string_view text) {
 
 Result<std::vector<OperationsRecord>> read_operations(const std::filesystem::path& folder) {
   std::vector<OperationsRecord> records;
-  if (!std::filesystem::exists(folder / kFolder)) return records;  // nothing was profiled
-  HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(folder / kFolder));
+  if (!std::filesystem::exists(folder / kOperationsFolder)) return records;  // nothing was profiled
+  HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(folder / kOperationsFolder));
   for (const auto& path : files) {
     HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
     auto record = operations_from_jsonl(text);

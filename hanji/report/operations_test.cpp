@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// 100 GF/s and 10 GB/s, which meet at 10 flop/byte; two steps of half a second.
-OperationsRecord record_of(std::vector<OperationRow> rows) {
+OperationsRecord operations_of_rank(std::vector<OperationRow> rows) {
   return {.rank = 1,
           .ranks = 2,
           .first_step = 10,
@@ -27,7 +27,7 @@ OperationsRecord record_of(std::vector<OperationRow> rows) {
           .rows = std::move(rows)};
 }
 
-OperationRow row(const char* operation, double seconds, double flops, int64_t bytes) {
+OperationRow operation_row(const char* operation, double seconds, double flops, int64_t bytes) {
   return {.operation = operation,
           .layer = 3,
           .phase = "forward",
@@ -39,14 +39,16 @@ OperationRow row(const char* operation, double seconds, double flops, int64_t by
 }
 
 TEST(Operations, AreReadAsTheyWereWritten) {
-  OperationsRecord record = record_of({row("aten::mm", 0.5, 25e9, 1'000'000'000)});
+  OperationsRecord record =
+      operations_of_rank({operation_row("aten::mm", 0.5, 25e9, 1'000'000'000)});
   EXPECT_EQ(*operations_from_jsonl(to_jsonl(record)), record);
   record.other_step_seconds.reset();
   EXPECT_EQ(*operations_from_jsonl(to_jsonl(record)), record);
 }
 
 TEST(Operations, OfADamagedFileNameItsLine) {
-  const std::string text = to_jsonl(record_of({row("aten::mm", 0.5, 25e9, 1000)}));
+  const std::string text =
+      to_jsonl(operations_of_rank({operation_row("aten::mm", 0.5, 25e9, 1000)}));
   EXPECT_THAT(operations_from_jsonl(text + "{\"operation\":3}\n").status().message(),
               HasSubstr("line 3: operation is of another type"));
   EXPECT_THAT(operations_from_jsonl("").status().message(), HasSubstr("line 1: it is missing"));
@@ -58,7 +60,7 @@ TEST(Operations, LieInTheFolderOfARunOrNowhere) {
   char name[] = "/tmp/hanji_operations_XXXXXX";
   const std::filesystem::path folder = ::mkdtemp(name);
   EXPECT_TRUE(read_operations(folder)->empty());
-  const OperationsRecord record = record_of({});
+  const OperationsRecord record = operations_of_rank({});
   ASSERT_TRUE(base::make_directories((folder / operations_file(1)).parent_path()).ok());
   ASSERT_TRUE(base::write_file_atomic(folder / operations_file(1), to_jsonl(record)).ok());
   EXPECT_THAT(*read_operations(folder), testing::ElementsAre(record));
@@ -68,12 +70,13 @@ TEST(Operations, LieInTheFolderOfARunOrNowhere) {
 }
 
 TEST(Operations, OfAllLayersAreAddedUp) {
-  OperationRow other = row("aten::mm", 0.25, 5e9, 1000);
+  OperationRow other = operation_row("aten::mm", 0.25, 5e9, 1000);
   other.layer = 4;
   other.memory_bytes = 3 << 20;
-  OperationRow backward = row("aten::mm", 0.6, 1, 1);
+  OperationRow backward = operation_row("aten::mm", 0.6, 1, 1);
   backward.phase = "backward";
-  const auto sums = by_operation(record_of({row("aten::mm", 0.25, 5e9, 1000), other, backward}));
+  const auto sums = by_operation(
+      operations_of_rank({operation_row("aten::mm", 0.25, 5e9, 1000), other, backward}));
   ASSERT_EQ(sums.size(), 2u);
   EXPECT_EQ(sums[0].phase, "backward");
   EXPECT_EQ(sums[1].calls, 8);
@@ -83,22 +86,23 @@ TEST(Operations, OfAllLayersAreAddedUp) {
 }
 
 TEST(Operations, StandToTheRoofByTheirIntensity) {
-  const Roof roof = record_of({}).roof;
+  const Roof roof = operations_of_rank({}).roof;
   // 25 flop/byte, beyond the ridge: half of the products' rate.
-  EXPECT_DOUBLE_EQ(*roof_point(row("a", 0.5, 25e9, 1'000'000'000), roof).share, 0.5);
+  EXPECT_DOUBLE_EQ(*roof_point(operation_row("a", 0.5, 25e9, 1'000'000'000), roof).share, 0.5);
   // 1 flop/byte: the memory gives 10 GF/s, and 5 are reached.
-  EXPECT_DOUBLE_EQ(*roof_point(row("a", 1, 5e9, 5'000'000'000), roof).share, 0.5);
+  EXPECT_DOUBLE_EQ(*roof_point(operation_row("a", 1, 5e9, 5'000'000'000), roof).share, 0.5);
   // No flops: bytes per second.
-  EXPECT_DOUBLE_EQ(*roof_point(row("a", 1, 0, 5'000'000'000), roof).share, 0.5);
-  EXPECT_FALSE(roof_point(row("a", 1, 0, 0), roof).share);
-  EXPECT_FALSE(roof_point(row("a", 1, 5e9, 5'000'000'000), {}).share);
+  EXPECT_DOUBLE_EQ(*roof_point(operation_row("a", 1, 0, 5'000'000'000), roof).share, 0.5);
+  EXPECT_FALSE(roof_point(operation_row("a", 1, 0, 0), roof).share);
+  EXPECT_FALSE(roof_point(operation_row("a", 1, 5e9, 5'000'000'000), {}).share);
 }
 
 TEST(Operations, TextHasRatesTheRoofAndWhatProfilingCosts) {
-  const auto text = operations_text(record_of({row("aten::mm", 0.5, 25e9, 1'000'000'000),
-                                               row("aten::copy_", 0.2, 0, 1'000'000'000),
-                                               row("aten::add", 0.1, 1e8, 400'000'000)}),
-                                    2, 80);
+  const auto text =
+      operations_text(operations_of_rank({operation_row("aten::mm", 0.5, 25e9, 1'000'000'000),
+                                          operation_row("aten::copy_", 0.2, 0, 1'000'000'000),
+                                          operation_row("aten::add", 0.1, 1e8, 400'000'000)}),
+                      2, 80);
   EXPECT_THAT(text, HasSubstr("Operations of rank 1 in steps 10-11, of a step:"));
   EXPECT_THAT(text, testing::ContainsRegex("mm +forward +2 +250 ms +50 % +25.0 +50.0 +50 %"));
   EXPECT_THAT(text, testing::ContainsRegex("copy_ +forward +2 +100 ms +20 % +- +5.0 GB/s +50 %"));
@@ -114,12 +118,14 @@ TEST(Operations, TextHasRatesTheRoofAndWhatProfilingCosts) {
 }
 
 TEST(Operations, AboveTheRoofAreNamed) {
-  const auto text = operations_text(record_of({row("aten::mm", 0.1, 25e9, 1'000'000'000)}), 2, 80);
+  const auto text = operations_text(
+      operations_of_rank({operation_row("aten::mm", 0.1, 25e9, 1'000'000'000)}), 2, 80);
   EXPECT_THAT(text, HasSubstr("(forward, 250 %)"));
 }
 
 TEST(Operations, UnmeasuredIsSaid) {
-  OperationsRecord record = record_of({row("aten::mm", 0.5, 25e9, 1'000'000'000)});
+  OperationsRecord record =
+      operations_of_rank({operation_row("aten::mm", 0.5, 25e9, 1'000'000'000)});
   record.roof = {};
   record.other_step_seconds.reset();
   const auto text = operations_text(record, 2, 80);
@@ -129,9 +135,10 @@ TEST(Operations, UnmeasuredIsSaid) {
 }
 
 TEST(Roofline, DrawsAPointAboveTheRoofWhereItIs) {
-  const auto svg = roofline_svg(
-      record_of({row("aten::mm<1>", 0.1, 25e9, 1'000'000'000),
-                 row("aten::add", 0.1, 1e8, 400'000'000), row("aten::copy_", 0.2, 0, 1000)}));
+  const auto svg =
+      roofline_svg(operations_of_rank({operation_row("aten::mm<1>", 0.1, 25e9, 1'000'000'000),
+                                       operation_row("aten::add", 0.1, 1e8, 400'000'000),
+                                       operation_row("aten::copy_", 0.2, 0, 1000)}));
   EXPECT_THAT(svg, HasSubstr("role=\"img\""));
   EXPECT_THAT(svg, HasSubstr("Roofline of rank 1: 2 operations"));
   EXPECT_THAT(svg,
@@ -144,12 +151,12 @@ TEST(Roofline, DrawsAPointAboveTheRoofWhereItIs) {
 }
 
 TEST(Roofline, OfTheSameRecordHasTheSameBytes) {
-  const auto record = record_of({row("aten::mm", 0.5, 25e9, 1'000'000'000)});
+  const auto record = operations_of_rank({operation_row("aten::mm", 0.5, 25e9, 1'000'000'000)});
   EXPECT_EQ(roofline_svg(record), roofline_svg(record));
 }
 
 TEST(Roofline, WithoutFlopsIsSaid) {
-  EXPECT_THAT(roofline_svg(record_of({row("aten::copy_", 0.2, 0, 1000)})),
+  EXPECT_THAT(roofline_svg(operations_of_rank({operation_row("aten::copy_", 0.2, 0, 1000)})),
               HasSubstr("no operation with flops"));
 }
 

@@ -11,37 +11,37 @@
 namespace hanji::report {
 namespace {
 
-std::string rate_text(const OperationRow& row, const RoofPoint& point) {
+std::string operation_rate(const OperationRow& row, const RoofPoint& point) {
   if (row.flops > 0) return fmt::format("{:.1f}", point.flops_per_second * 1e-9);
   if (row.bytes == 0) return "-";
   const double gigabytes = point.bytes_per_second * 1e-9;
   return fmt::format("{:.{}f} GB/s", gigabytes, gigabytes < 10 ? 1 : 0);
 }
 
-std::string share_text(double share) {
+std::string operation_share(double share) {
   return share > 0 && share < 0.005 ? "<1 %" : fmt::format("{:.0f} %", 100 * share);
 }
 
 /// Libtorch's own operations are most of them.
-std::string short_name(const std::string& operation) {
+std::string short_operation(const std::string& operation) {
   constexpr std::string_view kLibtorch = "aten::";
   return operation.starts_with(kLibtorch) ? operation.substr(kLibtorch.size()) : operation;
 }
 
-std::vector<std::string> cells_of(const OperationRow& row, const OperationsRecord& record) {
+std::vector<std::string> operation_cells(const OperationRow& row, const OperationsRecord& record) {
   const RoofPoint point = roof_point(row, record.roof);
   const double steps = static_cast<double>(record.num_steps());
-  return {short_name(row.operation),
+  return {short_operation(row.operation),
           row.phase,
           fmt::format("{:.0f}", static_cast<double>(row.calls) / steps),
           base::format_seconds(row.seconds / steps),
-          share_text(row.seconds / record.seconds),
+          operation_share(row.seconds / record.seconds),
           row.flops > 0 && row.bytes > 0 ? fmt::format("{:.1f}", point.flops_per_byte) : "-",
-          rate_text(row, point),
-          point.share ? share_text(*point.share) : "-"};
+          operation_rate(row, point),
+          point.share ? operation_share(*point.share) : "-"};
 }
 
-std::string roof_text(const OperationsRecord& record) {
+std::string roof_sentence(const OperationsRecord& record) {
   const Roof& roof = record.roof;
   if (roof.flops_per_second <= 0 || roof.bytes_per_second <= 0) {
     return "The roof was not measured, because the plan has no rates of this host's kernels.\n";
@@ -54,7 +54,7 @@ std::string roof_text(const OperationsRecord& record) {
       roof.bytes_per_second * 1e-9, roof.flops_per_second / roof.bytes_per_second);
 }
 
-std::string overhead_text(const OperationsRecord& record) {
+std::string overhead_sentence(const OperationsRecord& record) {
   if (!record.other_step_seconds || *record.other_step_seconds <= 0) {
     return "What profiling costs was not measured, because no other steps lie beside the profiled "
            "ones.\n";
@@ -65,7 +65,7 @@ std::string overhead_text(const OperationsRecord& record) {
                      100 * (record.step_seconds / *record.other_step_seconds - 1));
 }
 
-std::string above_text(const std::vector<OperationRow>& rows, const OperationsRecord& record) {
+std::string above_sentence(const std::vector<OperationRow>& rows, const OperationsRecord& record) {
   std::vector<std::string> above;
   for (const OperationRow& row : rows) {
     const auto share = roof_point(row, record.roof).share;
@@ -95,7 +95,7 @@ std::string operations_text(const OperationsRecord& record, size_t rows, int col
   OperationRow rest;
   for (size_t i = 0; i < sums.size(); ++i) {
     if (i < rows) {
-      table.add(cells_of(sums[i], record));
+      table.add(operation_cells(sums[i], record));
     } else {
       rest.calls += sums[i].calls;
       rest.seconds += sums[i].seconds;
@@ -103,18 +103,19 @@ std::string operations_text(const OperationsRecord& record, size_t rows, int col
   }
   if (sums.size() > rows) {
     rest.operation = fmt::format("{} others", sums.size() - rows);
-    table.add(cells_of(rest, record));
+    table.add(operation_cells(rest, record));
   }
   table.add({"(waits)", "", "",
              base::format_seconds(record.waits / static_cast<double>(record.num_steps())),
-             share_text(record.waits / record.seconds)});
+             operation_share(record.waits / record.seconds)});
   const std::string steps = record.num_steps() == 1
                                 ? fmt::format("step {}", record.first_step)
                                 : fmt::format("steps {}-{}", record.first_step, record.last_step);
   return fmt::format("Operations of rank {} in {}, of a step:\n", record.rank, steps) +
          table.text(columns) +
-         base::wrap(roof_text(record) + overhead_text(record) + above_text(sums, record), columns,
-                    2);
+         base::wrap(
+             roof_sentence(record) + overhead_sentence(record) + above_sentence(sums, record),
+             columns, 2);
 }
 
 }  // namespace hanji::report

@@ -12,10 +12,11 @@
 namespace hanji::report {
 namespace {
 
-constexpr double kWidth = 720, kHeight = 400, kLeft = 64, kRight = 16, kTop = 16, kBottom = 48;
-constexpr size_t kMaxPoints = 24;  ///< Later ones take less time than shows.
+constexpr double kRooflineWidth = 720, kRooflineHeight = 400, kRooflineLeft = 64,
+                 kRooflineRight = 16, kRooflineTop = 16, kRooflineBottom = 48;
+constexpr size_t kMaxRooflinePoints = 24;  ///< Later ones take less time than shows.
 
-struct Placed {
+struct PlacedOperation {
   OperationRow row;
   RoofPoint point;
   size_t number = 0;
@@ -32,16 +33,16 @@ struct Decades {
   double share(double value) const { return (std::log10(value) - first) / (last - first); }
 };
 
-class Picture {
+class RooflinePicture {
  public:
-  Picture(const OperationsRecord& record, std::vector<Placed> points)
+  RooflinePicture(const OperationsRecord& record, std::vector<PlacedOperation> points)
       : record_(record), points_(std::move(points)) {
     const double ridge = record.roof.flops_per_second / record.roof.bytes_per_second;
     x_.first = x_.last = static_cast<int>(std::floor(std::log10(ridge)));
     y_.first = y_.last = static_cast<int>(std::floor(std::log10(record.roof.flops_per_second)));
     x_.include(ridge * 4);
     y_.include(record.roof.flops_per_second * 1.5);
-    for (const Placed& one : points_) {
+    for (const PlacedOperation& one : points_) {
       x_.include(one.point.flops_per_byte);
       y_.include(one.point.flops_per_second);
     }
@@ -51,18 +52,21 @@ class Picture {
     std::string text = fmt::format(
         "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" width=\"100%\" fill=\"none\" "
         "font-size=\"12\"><title>Roofline of rank {}: {}</title>\n",
-        kWidth, kHeight, record_.rank, base::counted(std::ssize(points_), "operation"));
+        kRooflineWidth, kRooflineHeight, record_.rank,
+        base::counted(std::ssize(points_), "operation"));
     text += grid() + roof();
-    for (const Placed& one : points_) text += marker(one);
+    for (const PlacedOperation& one : points_) text += marker(one);
     return text + "</svg>\n";
   }
 
  private:
   double x(double flops_per_byte) const {
-    return kLeft + x_.share(flops_per_byte) * (kWidth - kLeft - kRight);
+    return kRooflineLeft +
+           x_.share(flops_per_byte) * (kRooflineWidth - kRooflineLeft - kRooflineRight);
   }
   double y(double flops_per_second) const {
-    return kHeight - kBottom - y_.share(flops_per_second) * (kHeight - kTop - kBottom);
+    return kRooflineHeight - kRooflineBottom -
+           y_.share(flops_per_second) * (kRooflineHeight - kRooflineTop - kRooflineBottom);
   }
 
   static std::string line(double x1, double y1, double x2, double y2, std::string_view rest) {
@@ -81,17 +85,19 @@ class Picture {
     std::string text;
     for (int decade = x_.first; decade <= x_.last; ++decade) {
       const double at = x(std::pow(10.0, decade));
-      text += line(at, kTop, at, kHeight - kBottom, kFaint);
-      text +=
-          label(at, kHeight - kBottom + 16, "middle", fmt::format("{}", std::pow(10.0, decade)));
+      text += line(at, kRooflineTop, at, kRooflineHeight - kRooflineBottom, kFaint);
+      text += label(at, kRooflineHeight - kRooflineBottom + 16, "middle",
+                    fmt::format("{}", std::pow(10.0, decade)));
     }
     for (int decade = y_.first; decade <= y_.last; ++decade) {
       const double at = y(std::pow(10.0, decade));
-      text += line(kLeft, at, kWidth - kRight, at, kFaint);
-      text += label(kLeft - 6, at + 4, "end", fmt::format("{}", std::pow(10.0, decade - 9)));
+      text += line(kRooflineLeft, at, kRooflineWidth - kRooflineRight, at, kFaint);
+      text +=
+          label(kRooflineLeft - 6, at + 4, "end", fmt::format("{}", std::pow(10.0, decade - 9)));
     }
-    text += label((kLeft + kWidth - kRight) / 2, kHeight - 10, "middle", "flop/byte");
-    return text + label(kLeft + 6, kTop + 14, "start", "GF/s");
+    text += label((kRooflineLeft + kRooflineWidth - kRooflineRight) / 2, kRooflineHeight - 10,
+                  "middle", "flop/byte");
+    return text + label(kRooflineLeft + 6, kRooflineTop + 14, "start", "GF/s");
   }
 
   std::string roof() const {
@@ -104,14 +110,14 @@ class Picture {
                "<path class=\"roof\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}\" "
                "stroke=\"currentColor\" stroke-width=\"2\"/>\n",
                x(from), y(from * roof.bytes_per_second), x(ridge), y(roof.flops_per_second),
-               kWidth - kRight, y(roof.flops_per_second)) +
-           label(kWidth - kRight, y(roof.flops_per_second) - 6, "end",
+               kRooflineWidth - kRooflineRight, y(roof.flops_per_second)) +
+           label(kRooflineWidth - kRooflineRight, y(roof.flops_per_second) - 6, "end",
                  fmt::format("{:.1f} GF/s of products", roof.flops_per_second * 1e-9)) +
            label(x(from) + 6, y(from * roof.bytes_per_second) + 20, "start",
                  fmt::format("{:.1f} GB/s of memory", roof.bytes_per_second * 1e-9));
   }
 
-  std::string marker(const Placed& one) const {
+  std::string marker(const PlacedOperation& one) const {
     const double part = one.row.seconds / record_.seconds;
     const double radius = 4 + 40 * std::sqrt(part / std::numbers::pi);
     const bool is_above = one.point.share.value_or(0) > 1;
@@ -129,7 +135,7 @@ class Picture {
   }
 
   const OperationsRecord& record_;
-  const std::vector<Placed> points_;
+  const std::vector<PlacedOperation> points_;
   Decades x_, y_;
 };
 
@@ -139,9 +145,9 @@ std::string roofline_svg(const OperationsRecord& record) {
   if (record.roof.flops_per_second <= 0 || record.roof.bytes_per_second <= 0) {
     return "<p>No roofline: the rates of this host were not measured.</p>\n";
   }
-  std::vector<Placed> points;
+  std::vector<PlacedOperation> points;
   const std::vector<OperationRow> rows = by_operation(record);
-  for (size_t i = 0; i < rows.size() && points.size() < kMaxPoints; ++i) {
+  for (size_t i = 0; i < rows.size() && points.size() < kMaxRooflinePoints; ++i) {
     const RoofPoint point = roof_point(rows[i], record.roof);
     if (point.flops_per_byte > 0 && point.flops_per_second > 0)
       points.push_back({rows[i], point, i + 1});
@@ -149,7 +155,7 @@ std::string roofline_svg(const OperationsRecord& record) {
   if (points.empty()) return "<p>No roofline: no operation with flops was profiled.</p>\n";
   double without_flops = 0;
   for (const OperationRow& row : rows) without_flops += row.flops > 0 ? 0 : row.seconds;
-  return Picture(record, std::move(points)).svg() +
+  return RooflinePicture(record, std::move(points)).svg() +
          fmt::format(
              "<p>Operations without flops and what lies between operations take {:.1f} % of "
              "the time; the table has them.</p>\n",

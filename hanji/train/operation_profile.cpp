@@ -16,10 +16,10 @@
 namespace hanji::train {
 namespace {
 
-double seconds_of_ns(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+double profiled_seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 /// Of one rank: memory is shared by all ranks of the fullest host.
-report::Roof roof_of(const plan::Plan& plan) {
+report::Roof roof_of_rank(const plan::Plan& plan) {
   const base::KernelChoice& kernels = plan.kernels;
   int ranks_of_host = plan.ranks;
   if (plan.hosts.several()) {
@@ -36,13 +36,13 @@ report::Roof roof_of(const plan::Plan& plan) {
 }
 
 /// Memory that is only taken is neither read nor written.
-int64_t bytes_of(const lens::Operation& operation) {
+int64_t bytes_moved_by(const lens::Operation& operation) {
   const std::string& name = operation.name();
   if (name.starts_with("aten::empty") || name.starts_with("aten::new_empty")) return 0;
   return lens::moved_bytes(operation);
 }
 
-double median_step(const std::vector<StepSeconds>& seconds, layout::Range steps) {
+double median_of_profiled(const std::vector<StepSeconds>& seconds, layout::Range steps) {
   std::vector<double> values;
   for (int64_t i = steps.begin; i < steps.end; ++i) values.push_back(seconds[i].step);
   return values.empty() ? 0 : report::median(values);
@@ -108,16 +108,17 @@ Status OperationProfile::write(const std::filesystem::path& out,
   record_.rank = rank_;
   record_.ranks = plan_.ranks;
   record_.threads = static_cast<int>(plan_.threads);
-  record_.roof = roof_of(plan_);
+  record_.roof = roof_of_rank(plan_);
   const layout::Range own = {record_.first_step - 1 - first_step, record_.last_step - first_step};
-  record_.step_seconds = median_step(seconds, own);
+  record_.step_seconds = median_of_profiled(seconds, own);
   constexpr int64_t kBeside = 10;
   std::vector<StepSeconds> beside;
   for (int64_t i = std::max<int64_t>(1, own.begin - kBeside);  // the first step warms up
        i < std::min(std::ssize(seconds), own.end + kBeside); ++i) {
     if (i < own.begin || i >= own.end) beside.push_back(seconds[i]);
   }
-  if (!beside.empty()) record_.other_step_seconds = median_step(beside, {0, std::ssize(beside)});
+  if (!beside.empty())
+    record_.other_step_seconds = median_of_profiled(beside, {0, std::ssize(beside)});
   record_.rows.push_back(
       {.operation = std::string(report::kBetweenOperations),
        .calls = steps_done_,
@@ -130,13 +131,13 @@ Status OperationProfile::write(const std::filesystem::path& out,
 void OperationProfile::before(const lens::Operation& operation) {
   open({.name = operation.name(),
         .flops = lens::flops(operation),
-        .bytes = bytes_of(operation),
+        .bytes = bytes_moved_by(operation),
         .is_seen = !operation.is_view()});
 }
 
 void OperationProfile::after(const lens::Operation& operation) {
   const int64_t end_ns = base::now_ns();
-  close(bytes_of(operation), end_ns);
+  close(bytes_moved_by(operation), end_ns);
 }
 
 void OperationProfile::failed(const std::exception&) { open_.pop_back(); }
@@ -166,7 +167,7 @@ void OperationProfile::close(int64_t written_bytes, int64_t end_ns) {
         {.operation = operation.name, .layer = operation.layer, .phase = operation.phase});
   }
   report::OperationRow& row = record_.rows[place->second];
-  const double seconds = seconds_of_ns(passed_ns - operation.within_ns);
+  const double seconds = profiled_seconds(passed_ns - operation.within_ns);
   ++row.calls;
   row.seconds += seconds;
   row.flops += operation.flops;
