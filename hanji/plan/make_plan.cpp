@@ -354,6 +354,7 @@ std::string Planner::job_hash() const {
   if (is_stable()) job.compute.threads = plan_.threads;
   job.train.micro_batch = kAuto;
   job.train.split.clear();
+  job.train.profile.clear();
   job.train.evaluate_every = job.train.evaluate_batches = job.train.log_every = 0;
   base::Json json = {{"config", config_to_json(job)},
                      {"train_samples", plan_.data.num_train_samples},

@@ -221,6 +221,7 @@ TEST(MakePlan, TheJobsHashForgetsThePlanAndRemembersTheJob) {
   other.config.train.micro_batch = 2;
   other.kernels.gemm = Gemm::kMkl;
   other.config.comm.bucket_bytes = 1 << 20;
+  other.config.train.profile = "steps 3-4";
   EXPECT_EQ(made(other).job_hash, hash);
   other.config.train.seed = 2;
   EXPECT_NE(made(other).job_hash, hash);

@@ -170,8 +170,8 @@ std::string report_page(const RunRecords& run, const std::vector<StepTimeline>& 
          ran_section(run) + internal::timelines_section(timelines, run.ranks.size()) +
          internal::seconds_section(run) + rate_section(run, verdict) + loss_section(run) +
          memory_section(run, outcome) + internal::communication_section(run) +
-         internal::comparison_section(outcome) + internal::faults_section(run, outcome) +
-         "</main>\n</body>\n</html>\n";
+         internal::operations_section(run) + internal::comparison_section(outcome) +
+         internal::faults_section(run, outcome) + "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace hanji::report

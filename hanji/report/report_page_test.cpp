@@ -27,6 +27,7 @@ RunRecords full_run(int ranks, int64_t steps, double noise = 0) {
     return test_run::Own{.compute = compute, .data = step % 7 == 0 ? 0.02 : 1e-4};
   };
   RunRecords run = test_run::make({.ranks = ranks, .steps = steps, .noise = noise, .own = own});
+  run.plan.job_hash = "0123456789abcdef";  // which follows every key that there is
   for (RankSteps& rank : run.ranks) {
     for (StepAccount& one : rank.accounts) one.memory_bytes = 13'000'000 + 1000 * rank.rank;
   }
@@ -157,6 +158,18 @@ TEST(ReportPage, WhatWasNotMeasuredIsSaid) {
   EXPECT_THAT(page, HasSubstr("none lies in the folder; hanji verify makes one"));
   run.ranks.clear();
   EXPECT_THAT(report_page(run, {}), HasSubstr("Not measured: no account of two steps"));
+}
+
+TEST(ReportPage, ShowsTheOperationsOfProfiledSteps) {
+  RunRecords run = full_run(2, 30);
+  EXPECT_THAT(page_of(run), Not(HasSubstr("Operations")));
+  run.operations = {{.roof = {1e11, 2e10},
+                     .seconds = 0.1,
+                     .rows = {{"aten::mm", 0, "forward", 4, 0.08, 4e9, 40'000'000, 0}}}};
+  const std::string page = page_of(run);
+  EXPECT_THAT(page, HasSubstr("Roofline of rank 0"));
+  EXPECT_THAT(page, HasSubstr("aten::mm"));
+  EXPECT_THAT(page, HasSubstr("80.0 %"));
 }
 
 TEST(ReportPage, ShowsWhatALastFailureWas) {

@@ -104,6 +104,7 @@ Result<RunRecords> read_whole_run(const std::filesystem::path& folder) {
   HANJI_ASSIGN_OR_RETURN(run.certificate, read_if_there(folder / "certificate.json"));
   HANJI_ASSIGN_OR_RETURN(run.flight, read_if_there(folder / "logs" / "flight.json"));
   HANJI_ASSIGN_OR_RETURN(run.log, read_training_log(folder / "run.jsonl"));
+  HANJI_ASSIGN_OR_RETURN(run.operations, read_operations(folder));
   return run;
 }
 

@@ -6,6 +6,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/plan/plan.h"
+#include "hanji/report/operations.h"
 #include "hanji/report/step_account.h"
 #include "hanji/report/training_log.h"
 
@@ -28,13 +29,14 @@ struct RunRecords {
   std::string certificate;  ///< certificate.json of `hanji verify`; empty: there is none.
   std::string flight;       ///< logs/flight.json of the last failure; empty: none is left.
   TrainingLog log;          ///< run.jsonl.
+  std::vector<OperationsRecord> operations;  ///< Of profiled steps, by rank.
 };
 
 /// Reads plan.json, summary.json and the accounts of `folder`: what a verdict needs. A line that a killed rank has left
 /// open is dropped.
 /// Errors  not_found without a plan; corrupt, naming file and line.
 Result<RunRecords> read_run(const std::filesystem::path& folder);
-/// The same and what else a report shows: run.jsonl, certificate.json, logs/flight.json.
+/// The same and what else a report shows: run.jsonl, certificate.json, logs/flight.json, operations.
 Result<RunRecords> read_whole_run(const std::filesystem::path& folder);
 
 }  // namespace hanji::report

@@ -17,6 +17,8 @@ std::string timelines_section(const std::vector<StepTimeline>& timelines, size_t
 std::string seconds_section(const RunRecords& run);
 /// Calls by axis and by routine.
 std::string communication_section(const RunRecords& run);
+/// The roofline and the longest operations of the first rank that was profiled; nothing without.
+std::string operations_section(const RunRecords& run);
 /// Plan against run.
 std::string comparison_section(const OutcomeFacts& outcome);
 /// Faults, warnings, checkpoints.
