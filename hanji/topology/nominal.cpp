@@ -9,6 +9,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
+#include "hanji/topology/direct_paths.h"
 #include "hanji/topology/graph.h"
 
 namespace hanji::topology {
@@ -35,31 +36,40 @@ constexpr std::array<NvlinkGeneration, 5> kNvlink = {
 
 struct Lane {
   const char* name;
-  double gigabits;     ///< Signalled, or the data rate where no coding is given.
-  double payload, of;  ///< Line coding; 1 of 1 where `gigabits` is data.
+  int year;
+  double gigabits;      ///< Signalled, or the data rate where no coding is given.
+  double payload, of;   ///< Line coding; 1 of 1 where `gigabits` is data.
+  double microseconds;  ///< From adapter to adapter; 0: no figure was found.
 };
-constexpr std::array<Lane, 8> kInfiniband = {{{"SDR", 2.5, 8, 10},
-                                              {"DDR", 5, 8, 10},
-                                              {"QDR", 10, 8, 10},
-                                              {"FDR", 14.0625, 64, 66},
-                                              {"EDR", 25.78125, 64, 66},
-                                              {"HDR", 50, 1, 1},
-                                              {"NDR", 100, 1, 1},
-                                              {"XDR", 200, 1, 1}}};
+constexpr std::array<Lane, 8> kInfiniband = {{{"SDR", 2001, 2.5, 8, 10, 5},
+                                              {"DDR", 2005, 5, 8, 10, 2.5},
+                                              {"QDR", 2007, 10, 8, 10, 1.3},
+                                              {"FDR", 2011, 14.0625, 64, 66, 0.7},
+                                              {"EDR", 2014, 25.78125, 64, 66, 0.5},
+                                              {"HDR", 2018, 50, 1, 1, 0.5},
+                                              {"NDR", 2022, 100, 1, 1, 0},
+                                              {"XDR", 2024, 200, 1, 1, 0}}};
 
 struct EthernetRate {
   double gigabits;
   const char* standard;
+  int year;
+  double microseconds;  ///< Over TCP, from program to program; 0: no figure was found.
 };
-constexpr std::array<EthernetRate, 9> kEthernet = {{{1, "802.3ab"},
-                                                    {10, "802.3ae"},
-                                                    {25, "802.3by"},
-                                                    {40, "802.3ba"},
-                                                    {50, "802.3cd"},
-                                                    {100, "802.3ba"},
-                                                    {200, "802.3bs"},
-                                                    {400, "802.3bs"},
-                                                    {800, "802.3df"}}};
+constexpr std::array<EthernetRate, 9> kEthernet = {{{1, "802.3ab", 1999, 0},
+                                                    {10, "802.3ae", 2002, 10},
+                                                    {25, "802.3by", 2016, 0},
+                                                    {40, "802.3ba", 2010, 0},
+                                                    {50, "802.3cd", 2018, 0},
+                                                    {100, "802.3ba", 2010, 0},
+                                                    {200, "802.3bs", 2017, 0},
+                                                    {400, "802.3bs", 2017, 0},
+                                                    {800, "802.3df", 2024, 0}}};
+
+constexpr const char* kInfinibandLatency =
+    "adapter to adapter, as ArchWiki, InfiniBand (read 2026-11) has it; HDR is below its figure";
+constexpr const char* kEthernetLatency =
+    "program to program over TCP, Larsen et al., SBAC-PAD 2007, at best";
 
 std::string coding(double payload, double of) {
   return of == 1 ? "" : fmt::format(" x {}/{}", payload, of);
@@ -101,6 +111,9 @@ void add_networks(std::vector<NominalLink>& all) {
          .name = fmt::format("InfiniBand {} 4x", lane.name),
          .bytes_per_second = lane.gigabits * 1e9 / 8 * 4 * lane.payload / lane.of,
          .hop_seconds = kNetworkHop,
+         .latency_seconds = lane.microseconds * 1e-6,
+         .latency_source = lane.microseconds > 0 ? kInfinibandLatency : "",
+         .year = lane.year,
          .rate = fmt::format("4 x {} Gbit/s{}", lane.gigabits, coding(lane.payload, lane.of)),
          .source = "InfiniBand Architecture Specification, volume 2"});
   }
@@ -109,9 +122,30 @@ void add_networks(std::vector<NominalLink>& all) {
                    .name = fmt::format("Ethernet {}G", one.gigabits),
                    .bytes_per_second = one.gigabits * 1e9 / 8,
                    .hop_seconds = kNetworkHop,
+                   .latency_seconds = one.microseconds * 1e-6,
+                   .latency_source = one.microseconds > 0 ? kEthernetLatency : "",
+                   .year = one.year,
                    .rate = fmt::format("{} Gbit/s", one.gigabits),
-                   .source = fmt::format("IEEE {}", one.standard)});
+                   .source = fmt::format("IEEE {}-{}", one.standard, one.year)});
   }
+}
+
+std::string latency_text(const NominalLink& link) {
+  return link.latency_seconds > 0 ? fmt::format("{:.2g} us", link.latency_seconds * 1e6)
+                                  : "no figure found";
+}
+
+std::string notes_text() {
+  return fmt::format(
+      "\nGB = 10^9 bytes. Rates are after line coding and before packet headers.\n"
+      "since: the year of the standard (Ethernet), of the first products (InfiniBand, by "
+      "Wikipedia).\n"
+      "latency: of a small message, one way; no specification names one. InfiniBand: {}. Ethernet: "
+      "{}; over RoCE it is 1.3 us (Mellanox, ConnectX-2 EN with RoCE, 2010-04): the protocol "
+      "decides, more than the generation.\n"
+      "hop: one hop in the cost model of NCCL 2.30.7 (graph/tuning.cc, protocol LL), which has one "
+      "figure for all networks.\n",
+      kInfinibandLatency, kEthernetLatency);
 }
 
 }  // namespace
@@ -148,8 +182,9 @@ std::vector<NominalLink> nominal_links() {
 std::string nominal_text(int columns) {
   using enum base::TextTable::Align;
   base::TextTable rates({{"link", kLeft}, {"one way"}, {"duplex"}, {"rate", kLeft}});
-  base::TextTable families({{"family", kLeft}, {"latency"}, {"source", kLeft}});
-  std::vector<std::string> family;  // name, latency, then the sources of its links
+  base::TextTable networks({{"network", kLeft}, {"since"}, {"latency"}});
+  base::TextTable families({{"family", kLeft}, {"hop"}, {"source of rates", kLeft}});
+  std::vector<std::string> family;  // name, hop, then the sources of its links
   const auto end_family = [&] {
     if (!family.empty()) {
       families.add({family[0], family[1],
@@ -160,6 +195,7 @@ std::string nominal_text(int columns) {
   for (const NominalLink& link : nominal_links()) {
     rates.add({link.name, format_rate(link.bytes_per_second),
                format_rate(link.duplex_bytes_per_second), link.rate});
+    if (link.year > 0) networks.add({link.name, std::to_string(link.year), latency_text(link)});
     if (family.empty() || family[0] != link.family) {
       end_family();
       family = {link.family, fmt::format("{:.1f} us", link.hop_seconds * 1e6)};
@@ -167,12 +203,8 @@ std::string nominal_text(int columns) {
     if (std::ranges::find(family, link.source) == family.end()) family.push_back(link.source);
   }
   end_family();
-  return rates.text(columns) + "\n" + families.text(columns) +
-         base::wrap(
-             "\nGB = 10^9 bytes. Rates are after line coding and before packet headers. "
-             "Specifications name no latency: it is that of one hop in the cost model of NCCL "
-             "2.30.7 (graph/tuning.cc, protocol LL).\n",
-             columns);
+  return rates.text(columns) + "\n" + networks.text(columns) + "\n" + families.text(columns) +
+         base::wrap(notes_text(), columns) + "\n" + direct_paths_text(columns);
 }
 
 std::string nominal_json() {
@@ -184,9 +216,14 @@ std::string nominal_json() {
                    {"duplex_bytes_per_second", link.duplex_bytes_per_second},
                    {"hop_seconds", link.hop_seconds},
                    {"hop_source", "NCCL 2.30.7, graph/tuning.cc, protocol LL"},
+                   {"latency_seconds",
+                    link.latency_seconds > 0 ? base::Json(link.latency_seconds) : base::Json()},
+                   {"latency_source", link.latency_source},
+                   {"year", link.year > 0 ? base::Json(link.year) : base::Json()},
                    {"rate", link.rate},
                    {"source", link.source}});
   }
+  for (const DirectPath& one : direct_paths()) all.push_back(direct_path_json(one));
   return base::dump(all, 1) + "\n";
 }
 

@@ -6,6 +6,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/text.h"
+#include "hanji/topology/direct_paths.h"
 
 namespace hanji::topology {
 namespace {
@@ -66,14 +67,34 @@ TEST(Nominal, EveryLinkHasRateDuplexLatencyAndSource) {
     EXPECT_THAT(text, HasSubstr(link.rate));
   }
   EXPECT_THAT(text,
-              HasSubstr("InfiniBand   2.7 us  InfiniBand Architecture Specification, volume 2\n"));
+              HasSubstr("InfiniBand  2.7 us  InfiniBand Architecture Specification, volume 2\n"));
+  EXPECT_THAT(text, HasSubstr("InfiniBand QDR 4x   2007           1.3 us\n"));
+  EXPECT_THAT(text, HasSubstr("GPUDirect Storage\n"));
   for (const std::string_view line : base::split(text, '\n')) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST(Nominal, NetworksHaveYearsAndLatenciesOfTheirOwn) {
+  const auto link = [](const std::string& name) {
+    const auto all = nominal_links();
+    return *std::ranges::find(all, name, &NominalLink::name);
+  };
+  EXPECT_DOUBLE_EQ(link("InfiniBand QDR 4x").latency_seconds, 1.3e-6);
+  EXPECT_DOUBLE_EQ(link("Ethernet 10G").latency_seconds, 10e-6);
+  EXPECT_EQ(link("InfiniBand XDR 4x").latency_seconds, 0) << "no figure was found";
+  EXPECT_EQ(link("InfiniBand XDR 4x").latency_source, "");
+  EXPECT_EQ(link("InfiniBand EDR 4x").year, 2014);
+  for (const NominalLink& one : nominal_links()) {
+    const bool is_network = one.family == "InfiniBand" || one.family == "Ethernet";
+    EXPECT_EQ(one.year > 0, is_network) << one.name;
+    EXPECT_EQ(one.latency_seconds > 0, one.latency_source != "") << one.name;
+  }
 }
 
 TEST(Nominal, JsonHoldsTheSameLinks) {
   const auto json = base::parse_json(nominal_json());
   ASSERT_TRUE(json.ok()) << json.status().to_string();
-  ASSERT_EQ(json->size(), nominal_links().size());
+  ASSERT_EQ(json->size(), nominal_links().size() + direct_paths().size());
+  EXPECT_EQ(json->back()["name"], "GPUDirect Async");
   EXPECT_EQ((*json)[0]["name"], "PCIe 3 x1");
   EXPECT_EQ((*json)[0]["rate"], "8 GT/s x 1 x 128/130");
 }
