@@ -171,6 +171,8 @@ class Collectives(CommandTest):
         self.assertRegex(page, "loses against|takes as long as")
         self.assertIn("the fastest by size", page)
         xml.dom.minidom.parse(str(self.folder / "a.svg"))
+        self.assertRegex(self.hanji("explain", "barrier", "--ranks", "2").stdout, r"(?m)^sync +[\d.]+ .s")
+        self.assertIn("which the receiver ends alone", self.words(self.hanji("explain", "send").stdout))
         value = json.loads(self.hanji("explain", "all_to_all", "--json", "--ranks", "3",
                                       "--bandwidth", "1GB/s").stdout)
         self.assertEqual(value["picture"]["after"][2], ["a2", "b2", "c2"])
@@ -190,7 +192,10 @@ class Collectives(CommandTest):
                 (("explain", "all_reduce", "--latency", "1ms"), "add --bandwidth"),
                 (("explain", "all_reduce", "2TiB"), "1 B to 1 TiB"),
                 (("explain", "all_reduce", "2GiB"), "at most 16 ranks and 1.00 GiB"),
-                (("explain", "barrier"), "unknown routine 'barrier'")):
+                (("explain", "barier"), "did you mean barrier?"),
+                (("explain", "barrier", "1MB"), "leave out the size"),
+                (("explain", "barrier", "--bandwidth", "1GB/s"), "leave out --bandwidth"),
+                (("simulate", "barrier", "--bytes", "1MB"), "unknown routine 'barrier'")):
             done = self.hanji(*arguments, expect=2)
             self.assertEqual(done.stdout, "")
             self.assertIn(words, done.stderr)

@@ -21,18 +21,22 @@ std::string choices(std::string_view word, const std::vector<std::string_view>& 
                      meant ? fmt::format("; did you mean {}?", *meant) : "");
 }
 
-// Those that have algorithms of messages: neither barrier nor tree_reduce.
-std::vector<std::string_view> routine_names() {
+// Those that have algorithms of messages; where calls are explained, barrier and send too.
+std::vector<std::string_view> routine_names(bool explains) {
   std::vector<std::string_view> names;
   for (int i = 0; i < schedule::kNumRoutines; ++i) {
     const auto routine = static_cast<Routine>(i);
-    if (!schedule::message_algorithms(routine).empty()) names.push_back(name_of(routine));
+    const bool is_explained =
+        explains && (routine == Routine::kBarrier || routine == Routine::kSend);
+    if (is_explained || !schedule::message_algorithms(routine).empty()) {
+      names.push_back(name_of(routine));
+    }
   }
   return names;
 }
 
-Result<Routine> find_routine(const std::string& name) {
-  const auto names = routine_names();
+Result<Routine> find_routine(const std::string& name, bool explains) {
+  const auto names = routine_names(explains);
   if (name.empty()) {
     return base::invalid_argument(fmt::format("name a routine: {}", fmt::join(names, ", ")));
   }
@@ -69,7 +73,12 @@ class FlagReader {
 };
 
 void read_size(const CollectiveOptions& given, FlagReader& reader, cost::Question& question) {
-  const Result<int64_t> size = base::parse_bytes(given.bytes);
+  if (question.routine == Routine::kBarrier) {
+    if (!given.bytes.empty()) reader.refuse("a barrier moves no bytes; leave out the size");
+    return;
+  }
+  const Result<int64_t> size =
+      base::parse_bytes(given.bytes.empty() ? std::string(kDefaultSize) : given.bytes);
   if (!size.ok()) return reader.add(size.status().at("the size"));
   if (*size < 1 || *size > int64_t{1} << 40) {
     return reader.refuse(fmt::format("the size is {}; it is 1 B to 1 TiB", given.bytes));
@@ -147,13 +156,16 @@ Result<double> parse_rate(std::string_view text) {
 }
 
 void CollectiveOptions::add_to(Verb verb) {
-  verb.add_option("routine", &routine, fmt::format("{}", fmt::join(routine_names(), ", ")))
+  verb.add_option("routine", &routine, fmt::format("{}", fmt::join(routine_names(explains), ", ")))
       .type_name("ROUTINE");
   verb.add_option("-p,--ranks", &ranks,
                   fmt::format("how many take part, 1 to {}", schedule::kMaxRanks))
       .type_name("N")
       .show_default();
-  verb.add_option("--root", &root, "root rank of broadcast, reduce, gather, scatter")
+  verb.add_option("--root", &root,
+                  explains ? "root rank of broadcast, reduce, gather, scatter; the sender of send, "
+                             "to the rank after it"
+                           : "root rank of broadcast, reduce, gather, scatter")
       .type_name("RANK")
       .show_default();
   verb.add_option("--bandwidth", &bandwidth, "of every link, each way: 1MB/s, 10Gbit/s")
@@ -172,10 +184,11 @@ void CollectiveOptions::add_to(Verb verb) {
 cost::Question CollectiveOptions::question() const {
   cost::Question question;
   FlagReader reader;
-  const Result<Routine> found = find_routine(routine);
+  const Result<Routine> found = find_routine(routine, explains);
   if (found.ok()) question.routine = *found;
   if (!found.ok()) reader.add(found.status());
-  reader.in_range("--ranks", ranks, 1, schedule::kMaxRanks, question.ranks);
+  const int least = question.routine == Routine::kSend ? 2 : 1;
+  reader.in_range("--ranks", ranks, least, schedule::kMaxRanks, question.ranks);
   reader.in_range("--root", root, 0, question.ranks - 1, question.root);
   read_size(*this, reader, question);
   read_network(*this, reader, question.network);
@@ -191,7 +204,7 @@ cost::Question CollectiveOptions::question() const {
 
 std::optional<schedule::Algorithm> CollectiveOptions::named_algorithm() const {
   if (algorithm.empty()) return std::nullopt;
-  return find_algorithm(find_routine(routine).or_throw(), algorithm).or_throw();
+  return find_algorithm(find_routine(routine, explains).or_throw(), algorithm).or_throw();
 }
 
 }  // namespace hanji::cli

@@ -9,6 +9,8 @@
 
 namespace hanji::cli {
 
+inline constexpr const char* kDefaultSize = "1MB";
+
 /// The flags of verbs that look at one collective (simulate, explain), as they were typed.
 struct CollectiveOptions {
   std::string routine;
@@ -22,11 +24,13 @@ struct CollectiveOptions {
   int root = 0;
   int segments = 0;
   int ranks_per_host = 0;
+  bool explains = false;  ///< Takes barrier and send too, which have no choice of messages.
 
   /// Adds the flags that both verbs have, and the routine. The object must outlive the parsing.
   void add_to(Verb verb);
 
-  /// What they ask. Errors: throws Error (invalid_argument) that names each wrong flag and a way out.
+  /// What they ask; without a size, of kDefaultSize where bytes move.
+  /// Errors  throws Error (invalid_argument) that names each wrong flag and a way out.
   cost::Question question() const;
   /// The algorithm that was named, one of the routine's; nothing if none was.
   std::optional<schedule::Algorithm> named_algorithm() const;

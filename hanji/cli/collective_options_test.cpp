@@ -69,6 +69,26 @@ TEST(CollectiveOptions, RefuseWithTheFlagAndAWayOut) {
   EXPECT_THAT(refusal([](auto& o) { o.ranks_per_host = 3; }), HasSubstr("does not divide 8"));
 }
 
+TEST(CollectiveOptions, ExplainBarrierAndSendToo) {
+  CollectiveOptions options;
+  options.explains = true;
+  options.routine = "barrier";
+  EXPECT_EQ(options.question().bytes, 0);
+  options.routine = "send";
+  EXPECT_EQ(options.question().bytes, 1'000'000);
+  const auto explained = [](auto change) {
+    return refusal([&](CollectiveOptions& o) {
+      o.explains = true;
+      change(o);
+    });
+  };
+  EXPECT_THAT(explained([](auto& o) { o.routine = "barrier"; }), HasSubstr("leave out the size"));
+  EXPECT_THAT(explained([](auto& o) { o.routine = "barier"; }), HasSubstr("did you mean barrier?"));
+  EXPECT_THAT(explained([](auto& o) { o.routine = "send", o.ranks = 1; }),
+              HasSubstr("--ranks is 1; it is 2 to"));
+  EXPECT_THAT(explained([](auto& o) { o.routine = "tree_reduce"; }), HasSubstr("unknown routine"));
+}
+
 TEST(CollectiveOptions, SayEveryMistake) {
   const std::string why = refusal([](auto& o) {
     o.bytes = "nan";

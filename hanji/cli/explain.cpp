@@ -6,6 +6,7 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
@@ -31,14 +32,17 @@ struct ExplainOptions {
 // `source` is told where the price comes from.
 report::CollectiveCost price(const CollectiveOptions& options, const cost::Question& question,
                              std::string& source) {
-  const bool is_network = !options.bandwidth.empty();
-  if (is_network) return report::cost_on_network(question).or_throw();
+  const bool is_barrier = question.routine == schedule::Routine::kBarrier;
+  const bool has_network = !options.bandwidth.empty() ||
+                           (is_barrier && (!options.latency.empty() || !options.reduce.empty()));
+  if (has_network) return report::cost_on_network(question).or_throw();
   if (!options.latency.empty() || !options.reduce.empty()) {
     throw Error(base::invalid_argument(
         "--latency and --reduce describe a network; add --bandwidth, such as 1GB/s"));
   }
   base::throw_if_error(report::check_in_memory(question));
-  const HostRates known = host_rates(topology::read_machine().or_throw(), question.ranks);
+  const HostRates known =
+      host_rates(topology::read_machine().or_throw(), report::priced_ranks(question));
   source = known.source;
   return report::cost_in_memory(question, known.rates).or_throw();
 }
@@ -65,7 +69,18 @@ Order order_here(int ranks) {
   return {"this machine, where ranks outnumber cores", topology::order_ranks(alike)};
 }
 
-Order order_of(const ExplainOptions& options, int ranks) {
+// A barrier and a send have neither rings nor trees.
+bool has_order(const cost::Question& question) {
+  return !schedule::message_algorithms(question.routine).empty();
+}
+
+Order order_of(const ExplainOptions& options, const cost::Question& question) {
+  const int ranks = question.ranks;
+  if (!has_order(question)) {
+    if (options.topology.empty()) return {};
+    throw Error(base::invalid_argument(
+        fmt::format("{} has no order of ranks; leave out --topology", name_of(question.routine))));
+  }
   if (!options.topology.empty()) return order_on(options.topology, ranks);
   const bool is_network = !options.call.bandwidth.empty();
   return is_network ? Order{} : order_here(ranks);
@@ -78,7 +93,7 @@ std::string explain(const ExplainOptions& options) {
       report::draw_collective(question.routine, drawn, std::min(question.root, drawn - 1));
   std::string source;
   const report::CollectiveCost cost = price(options.call, question, source);
-  const Order order = order_of(options, question.ranks);
+  const Order order = order_of(options, question);
   if (!options.svg.empty()) {
     write_drawing(options.svg, report::to_svg(picture));
   }
@@ -87,7 +102,8 @@ std::string explain(const ExplainOptions& options) {
                        report::to_json(picture), report::to_json(cost),
                        fmt::join(order.ranks.ranks, ", "), base::dump(source));
   }
-  std::string text = report::to_text(picture);
+  std::string text =
+      report::to_text(picture) + base::wrap(report::legend_of(picture) + "\n", output_columns());
   if (drawn < question.ranks)
     text += fmt::format("({} of {})\n", drawn, base::counted(question.ranks, "rank"));
   text += "\n" + report::to_text(cost, output_columns());
@@ -96,7 +112,11 @@ std::string explain(const ExplainOptions& options) {
     text +=
         fmt::format("\nrings and trees of messages on {}:\n{}", order.where, to_text(order.ranks));
   }
-  if (options.call.bandwidth.empty()) {
+  if (question.routine == schedule::Routine::kBarrier) {
+    text +=
+        "\nbetween hosts: no messages of its own; ranks have met when they have compared their "
+        "calls, as before every call\n";
+  } else if (options.call.bandwidth.empty()) {
     text += "\nbetween machines: add --bandwidth and --latency, or see `hanji simulate`\n";
   }
   return text;
@@ -109,11 +129,11 @@ void add_explain(Verb command) {
       "explain", "What a collective does, what each algorithm costs here, and which is chosen why");
   auto options = std::make_shared<ExplainOptions>();
   options->call.ranks = 4;
-  options->call.bytes = "1MB";
+  options->call.explains = true;
   options->call.add_to(verb);
-  verb.add_option("size", &options->call.bytes, "of the largest buffer of one rank: 4MiB")
-      .type_name("SIZE")
-      .show_default();
+  verb.add_option("size", &options->call.bytes,
+                  fmt::format("of the largest buffer of one rank: 4MiB; default: {}", kDefaultSize))
+      .type_name("SIZE");
   verb.add_option("--svg", &options->svg, "writes the drawing there as well").type_name("FILE");
   verb.add_option("--topology", &options->topology,
                   "also the order of ranks in rings and trees there; of `hanji topo --json`, or a "

@@ -9,6 +9,7 @@
 #include "hanji/base/units.h"
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
+#include "hanji/schedule/linear.h"
 
 namespace hanji::report {
 namespace {
@@ -52,7 +53,7 @@ cost::Query query_of(const cost::Question& question, int64_t bytes) {
   const int64_t shares = has_shares(question.routine) ? question.ranks : 1;
   return {.routine = question.routine,
           .element_bytes = kElementBytes,
-          .ranks = question.ranks,
+          .ranks = priced_ranks(question),
           .count = (elements + shares - 1) / shares,
           .root = question.root};
 }
@@ -72,9 +73,56 @@ void find_borders(const auto& winner, const FastestFrom& low, const FastestFrom&
   find_borders(winner, middle, high, found);
 }
 
+Result<CollectiveCost> send_on_network(const cost::Question& question) {
+  const StepList list = schedule::send_message(question.bytes);
+  HANJI_ASSIGN_OR_RETURN(const cost::Timeline timeline, simulate(list, 1, question.network));
+  CollectiveCost result;
+  result.routine = question.routine;
+  result.bytes = question.bytes;
+  result.ranks = priced_ranks(question);
+  result.where = describe(question.network);
+  result.rows.push_back({.algorithm = list.algorithm,
+                         .steps = most_steps(list),
+                         .moved_bytes = question.bytes,
+                         .terms = timeline.terms,
+                         .formula = "a + S b"});
+  result.sizes = {{1, list.algorithm}};
+  return result;
+}
+
+// Who is taken for a size, by the price or by what the engine asks of a send.
+void find_sizes(const cost::Question& question, const cost::Rates& rates, CollectiveCost& result) {
+  const cost::Query asked = query_of(question, question.bytes);
+  cost::Chooser chooser(rates);
+  const bool is_send = question.routine == schedule::Routine::kSend;
+  if (is_send) result.chosen = chooser.select(asked).why;
+  const auto winner = [&](int64_t bytes) {
+    const cost::Query query = query_of(question, bytes);
+    return is_send ? chooser.select(query).in_heap->algorithm
+                   : candidates_for(query, rates).front().list->algorithm;
+  };
+  FastestFrom low{kElementBytes, winner(kElementBytes)};
+  result.sizes = {low};
+  for (int64_t bytes = 4 * kElementBytes; bytes <= kLargestSizeInMemory; bytes *= 4) {
+    const FastestFrom high{bytes, winner(bytes)};
+    find_borders(winner, low, high, result.sizes);
+    low = high;
+  }
+}
+
 }  // namespace
 
+int priced_ranks(const cost::Question& question) {
+  return question.routine == schedule::Routine::kSend ? 2 : question.ranks;
+}
+
 Result<CollectiveCost> cost_on_network(const cost::Question& question) {
+  if (question.routine == schedule::Routine::kSend) return send_on_network(question);
+  if (question.routine == schedule::Routine::kBarrier) {
+    return base::unsupported(
+        "between hosts a barrier sends nothing of its own: ranks have met when they have compared "
+        "their calls; leave out --bandwidth, --latency and --reduce");
+  }
   CollectiveCost result{
       question.routine, question.bytes, question.ranks, describe(question.network), {}, {}, {}, {}};
   HANJI_ASSIGN_OR_RETURN(const auto answers, cost::answers(question));
@@ -104,10 +152,10 @@ Result<CollectiveCost> cost_on_network(const cost::Question& question) {
 }
 
 Status check_in_memory(const cost::Question& question) {
-  if (schedule::message_algorithms(question.routine).empty()) {
+  if (question.routine == schedule::Routine::kTreeReduce) {
     return base::unsupported(fmt::format("{} is not priced by size", name_of(question.routine)));
   }
-  if (question.ranks > base::kMaxRanksPerHost || question.bytes > kMaxBytesInMemory) {
+  if (priced_ranks(question) > base::kMaxRanksPerHost || question.bytes > kMaxBytesInMemory) {
     return base::invalid_argument(fmt::format(
         "{} and {}; at most {} and {} are priced in shared memory; for ranks "
         "on several hosts add --bandwidth, such as 10GB/s",
@@ -119,14 +167,11 @@ Status check_in_memory(const cost::Question& question) {
 
 Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates) {
   HANJI_RETURN_IF_ERROR(check_in_memory(question));
-  CollectiveCost result{question.routine,
-                        question.bytes,
-                        question.ranks,
-                        describe(rates, question.ranks),
-                        {},
-                        {},
-                        {},
-                        {}};
+  CollectiveCost result;
+  result.routine = question.routine;
+  result.bytes = question.bytes;
+  result.ranks = priced_ranks(question);
+  result.where = describe(rates, result.ranks);
   try {
     for (const auto& one : candidates_for(query_of(question, question.bytes), rates)) {
       result.rows.push_back({one.list->algorithm, 0, most_steps(*one.list),
@@ -134,16 +179,7 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
                              cost::price_terms(*one.list, kElementBytes, rates), "",
                              cost::price_parts(*one.list, kElementBytes, rates)});
     }
-    const auto winner = [&](int64_t bytes) {
-      return candidates_for(query_of(question, bytes), rates).front().list->algorithm;
-    };
-    FastestFrom low{kElementBytes, winner(kElementBytes)};
-    result.sizes = {low};
-    for (int64_t bytes = 4 * kElementBytes; bytes <= kLargestSizeInMemory; bytes *= 4) {
-      const FastestFrom high{bytes, winner(bytes)};
-      find_borders(winner, low, high, result.sizes);
-      low = high;
-    }
+    if (question.routine != schedule::Routine::kBarrier) find_sizes(question, rates, result);
   } catch (const Error& error) {
     return Status(error.code(), error.what());
   }

@@ -37,7 +37,7 @@ struct CollectiveCost {
   int ranks = 0;
   std::string where;                ///< "over links of 1 MB/s each way, no latency"
   std::vector<CollectiveRow> rows;  ///< The fastest first.
-  std::vector<FastestFrom> sizes;   ///< Who is the fastest for which size.
+  std::vector<FastestFrom> sizes;   ///< Who is the fastest for which size; empty for a barrier.
   std::string sizes_where;          ///< Where `sizes` holds, if not as `where` says; else empty.
   /// An algorithm whose list is too long for `sizes`, and its steps on all ranks.
   struct LeftOut {
@@ -45,7 +45,13 @@ struct CollectiveCost {
     int64_t steps = 0;
   };
   std::vector<LeftOut> left_out;
+  std::string chosen =
+      {};  ///< What is taken and why, where that is not the first row; `sizes` then has
+           ///< what is taken.
 };
+
+/// The two of a send, whatever the ranks of its group; else all.
+int priced_ranks(const cost::Question& question);
 
 /// The largest size that `sizes` looks at on a network.
 inline constexpr int64_t kLargestSize = 1'000'000'000;
@@ -56,12 +62,12 @@ inline constexpr int64_t kMaxBytesInMemory = int64_t{1} << 30;
 /// Where a network has no latency, small messages have nothing to lose; `sizes` takes this one.
 inline constexpr double kExampleLatency = 1e-3;
 
-/// By simulation of all algorithms that send messages. Errors: as cost::answers().
+/// By simulation of all algorithms that send messages; of a send by its one message.
+/// Errors  as cost::answers(); unsupported for a barrier, which has no messages of its own.
 Result<CollectiveCost> cost_on_network(const cost::Question& question);
 
 /// Refuses what cost_in_memory() would, before rates are measured for it.
-/// Errors  unsupported for a routine without algorithms of messages, such as barrier;
-///         invalid_argument for more bytes than the constant above says, or more ranks than a host has.
+/// Errors  unsupported for a tree_reduce; invalid_argument for more bytes than the constant above says, or more ranks than a host has.
 Status check_in_memory(const cost::Question& question);
 
 /// By the prices of the lists for ranks that share memory. Elements are floats.
@@ -73,7 +79,9 @@ std::string label_of(const CollectiveRow& row);
 /// Why the second lost against the first, by terms; empty where there is no second.
 std::string why(const CollectiveCost& cost);
 
-/// A table with a line per algorithm, why(), and the sizes.
+/// What the columns and the letters of formulas mean, a line for each.
+std::string symbols_of(const CollectiveCost& cost);
+/// A table with a line per algorithm, symbols_of(), why(), and the sizes.
 std::string to_text(const CollectiveCost& cost, int columns = base::kTerminalColumns);
 /// {"routine", "bytes", "ranks", "where", "algorithms": [...], "left_out": [...], "sizes": [...], "why"}.
 std::string to_json(const CollectiveCost& cost);

@@ -57,7 +57,7 @@ TEST(CollectiveCost, InMemoryGoesFromOneMeetingToTheLeastTraffic) {
   EXPECT_EQ(cost.sizes.back().algorithm, "direct");
   EXPECT_EQ(cost.rows.front().algorithm, "direct");
   EXPECT_THAT(to_text(cost), HasSubstr("in shared memory, 20.0 GB/s together, 1 us to meet"));
-  EXPECT_EQ(cost_in_memory(textbook(Routine::kBarrier), cost::Rates{}).status().code(),
+  EXPECT_EQ(cost_in_memory(textbook(Routine::kTreeReduce), cost::Rates{}).status().code(),
             Code::kUnsupported);
   cost::Question large = textbook(Routine::kAllReduce);
   large.bytes = kMaxBytesInMemory + 1;
@@ -76,6 +76,44 @@ TEST(CollectiveCost, EveryRoutineHasACostInMemoryAndBetweenMachines) {
     EXPECT_TRUE(cost_in_memory(question, cost::Rates{}).ok()) << name_of(routine);
     EXPECT_TRUE(cost_on_network(question).ok()) << name_of(routine);
   }
+}
+
+TEST(CollectiveCost, ABarrierIsOneMeetingAndMovesNothing) {
+  cost::Question question = textbook(Routine::kBarrier);
+  question.bytes = 0;
+  const auto cost = cost_in_memory(question, cost::Rates{}).or_throw();
+  ASSERT_EQ(cost.rows.size(), 1u);
+  EXPECT_EQ(cost.rows[0].terms.rounds, 1);
+  EXPECT_EQ(cost.rows[0].moved_bytes, 0);
+  EXPECT_DOUBLE_EQ(cost.rows[0].terms.seconds(), cost.rows[0].terms.latency);
+  EXPECT_THAT(to_text(cost), testing::StartsWith("barrier, 8 ranks, in shared memory"));
+  EXPECT_THAT(to_text(cost), testing::Not(HasSubstr("by size")));
+  EXPECT_THAT(cost_on_network(question).status().message(), HasSubstr("leave out --bandwidth"));
+}
+
+TEST(CollectiveCost, ASendIsBetweenTwoAndSaysWhatIsTaken) {
+  const auto here = cost_in_memory(textbook(Routine::kSend), cost::Rates{}).or_throw();
+  EXPECT_EQ(here.ranks, 2);
+  EXPECT_EQ(here.sizes.back().algorithm, "direct");
+  EXPECT_THAT(to_text(here), HasSubstr("direct, which the receiver ends alone"));
+  EXPECT_THAT(to_text(here), HasSubstr("\ntaken by size:\n"));
+  cost::Question question = textbook(Routine::kSend);
+  question.network.latency_seconds = 0.5;
+  const auto there = cost_on_network(question).or_throw();
+  ASSERT_EQ(there.rows.size(), 1u);
+  EXPECT_DOUBLE_EQ(there.rows[0].terms.seconds(), 5.5) << there.rows[0].formula;
+  EXPECT_EQ(there.rows[0].moved_bytes, 5'000'000);
+}
+
+TEST(CollectiveCost, EveryLetterOfAFormulaIsExplained) {
+  cost::Question question = textbook(Routine::kAllReduce);
+  question.ranks_per_host = 4;
+  const std::string text = symbols_of(cost_on_network(question).or_throw());
+  for (const char* letter : {"a: ", "b: ", "S: ", "p: ", "k: ", "l: ", "h: "}) {
+    EXPECT_THAT(text, HasSubstr(letter));
+  }
+  const std::string here = symbols_of(cost_in_memory(question, cost::Rates{}).or_throw());
+  EXPECT_THAT(here, testing::Not(HasSubstr("S: "))) << "no formulas in memory";
 }
 
 TEST(CollectiveCost, JsonHoldsTheSameNumbers) {

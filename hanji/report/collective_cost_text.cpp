@@ -26,7 +26,8 @@ std::string difference(const cost::Terms& winner, const cost::Terms& loser) {
 }
 
 std::string sizes_text(const CollectiveCost& cost) {
-  std::string text = "\nthe fastest by size";
+  if (cost.sizes.empty()) return "";
+  std::string text = cost.chosen.empty() ? "\nthe fastest by size" : "\ntaken by size";
   if (!cost.sizes_where.empty()) text += " " + cost.sizes_where;
   text += ":\n";
   for (size_t i = 0; i < cost.sizes.size(); ++i) {
@@ -62,7 +63,40 @@ std::string parts_text(const CollectiveCost& cost) {
   return text.empty() ? "" : "\nmade of:\n" + text;
 }
 
+bool has_formulas(const CollectiveCost& cost) {
+  return std::ranges::any_of(cost.rows, [](const auto& row) { return !row.formula.empty(); });
+}
+
+// "all_reduce of 5.00 MB, 8 ranks, in shared memory"; a barrier has no size.
+std::string title_of(const CollectiveCost& cost) {
+  const std::string size = cost.bytes > 0 ? " of " + decimal_bytes(cost.bytes) : "";
+  return fmt::format("{}{}, {}, {}", name_of(cost.routine), size, base::counted(cost.ranks, "rank"),
+                     cost.where);
+}
+
 }  // namespace
+
+std::string symbols_of(const CollectiveCost& cost) {
+  const bool sends = has_formulas(cost);
+  std::string text = fmt::format(
+      "time: latency + bandwidth + reduction, of one call\n"
+      "latency: {}, as many one after another as rounds says\n"
+      "bandwidth: moving bytes; reduction: combining elements\n"
+      "steps: copies, sums{} of the rank that has most; moved: bytes that the busiest rank {}\n",
+      sends ? "until a message begins to flow" : "until all ranks have met",
+      sends ? " and messages" : " and meetings", sends ? "sends" : "reads and writes");
+  if (!sends) return text;
+  const auto holds = [&](char letter) {
+    return std::ranges::any_of(cost.rows, [&](const CollectiveRow& row) {
+      return row.formula.find(letter) != std::string::npos;
+    });
+  };
+  text += "a: latency of a message, b: seconds per byte, S: bytes of the whole buffer";
+  if (holds('p')) text += ", p: ranks";
+  if (holds('k')) text += ", k: segments";
+  if (holds('h')) text += ", l: ranks of a host, h: hosts";
+  return text + "\n";
+}
 
 std::string why(const CollectiveCost& cost) {
   if (cost.rows.size() < 2) return "";
@@ -78,11 +112,7 @@ std::string why(const CollectiveCost& cost) {
 }
 
 std::string to_text(const CollectiveCost& cost, int columns) {
-  std::string text =
-      fmt::format("{} of {}, {}, {}\n\n", name_of(cost.routine), decimal_bytes(cost.bytes),
-                  base::counted(cost.ranks, "rank"), cost.where);
-  const bool has_formulas =
-      std::ranges::any_of(cost.rows, [](const auto& row) { return !row.formula.empty(); });
+  std::string text = title_of(cost) + "\n\n";
   using enum base::TextTable::Align;
   base::TextTable table({{"algorithm", kLeft},
                          {"time"},
@@ -92,16 +122,17 @@ std::string to_text(const CollectiveCost& cost, int columns) {
                          {"reduction"},
                          {"steps"},
                          {"moved"},
-                         {has_formulas ? "for 2^n ranks" : "", kLeft}});
+                         {has_formulas(cost) ? "for 2^n ranks" : "", kLeft}});
   for (const CollectiveRow& row : cost.rows) {
     table.add({label_of(row), exact_seconds(row.terms.seconds()), std::to_string(row.terms.rounds),
                exact_seconds(row.terms.latency), exact_seconds(row.terms.bandwidth),
                exact_seconds(row.terms.reduction), std::to_string(row.steps),
                decimal_bytes(row.moved_bytes), row.formula});
   }
-  text += table.text(columns) + parts_text(cost);
+  text += table.text(columns) + "\n" + symbols_of(cost) + parts_text(cost);
   const std::string reason = why(cost);
   if (!reason.empty()) text += "\n" + reason + "\n";
+  if (!cost.chosen.empty()) text += "\n" + cost.chosen + "\n";
   return text + sizes_text(cost);
 }
 
@@ -131,6 +162,7 @@ std::string to_json(const CollectiveCost& cost) {
     json["left_out"].push_back({{"name", one.algorithm}, {"steps", one.steps}});
   }
   json["why"] = why(cost);
+  json["chosen"] = cost.chosen;
   json["sizes"] = base::Json::array();
   for (const FastestFrom& one : cost.sizes) {
     json["sizes"].push_back({{"from_bytes", one.from_bytes}, {"algorithm", one.algorithm}});

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "hanji/base/json.h"
-#include "hanji/schedule/catalogue.h"
 
 namespace hanji::report {
 namespace {
@@ -32,8 +32,17 @@ Cells every(int ranks, auto label) {
   return cells;
 }
 
+constexpr std::string_view kRuns = "runs", kWaits = "waits";
+
+// Rank 0 comes first; the last has nobody to wait for.
+Cells moments(int ranks, int rank) {
+  return every(ranks, [&](int moment) { return std::string(moment <= rank ? kRuns : kWaits); });
+}
+
 Cells before(Routine routine, int ranks, int root, int rank) {
   switch (routine) {
+    case Routine::kBarrier: return moments(ranks, rank);
+    case Routine::kSend:
     case Routine::kBroadcast: return {rank == root ? own(rank) : ""};
     case Routine::kScatter:
       if (rank != root) return {""};
@@ -47,6 +56,11 @@ Cells before(Routine routine, int ranks, int root, int rank) {
 Cells after(Routine routine, int ranks, int root, int rank) {
   const auto all = [&] { return every(ranks, [](int other) { return own(other); }); };
   switch (routine) {
+    case Routine::kBarrier: return {std::string(kRuns)};
+    case Routine::kSend: {
+      const bool has_it = rank == root || rank == (root + 1) % ranks;
+      return {has_it ? own(root) : ""};
+    }
     case Routine::kBroadcast: return {own(root)};
     case Routine::kReduce: return {rank == root ? sum(ranks) : ""};
     case Routine::kAllReduce: return {sum(ranks)};
@@ -65,13 +79,18 @@ std::string boxes(const Cells& cells) {
   return text;
 }
 
+const char* fill_of(std::string_view label) {
+  if (label.empty()) return "#ffffff";
+  if (label == kWaits) return "#f3d58a";
+  return label.find('+') == std::string_view::npos ? "#cfe0f3" : "#b7d5ac";
+}
+
 // One piece as a box; a sum is darker than what it is made of, nothing is white.
 std::string svg_box(double x, double y, double width, const std::string& label) {
-  const char* fill = label.empty() ? "#ffffff" : label.size() > 2 ? "#b7d5ac" : "#cfe0f3";
   return fmt::format(
       "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"26\" fill=\"{}\" "
       "stroke=\"#333333\"/><text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n",
-      x, y, width, fill, x + width / 2, y + 18, label);
+      x, y, width, fill_of(label), x + width / 2, y + 18, label);
 }
 
 double box_width(const CollectivePicture& picture) {
@@ -94,7 +113,7 @@ size_t most_cells(const std::vector<Cells>& side) {
 
 CollectivePicture draw_collective(Routine routine, int ranks, int root) {
   CollectivePicture picture{routine, ranks, root, {}, {}};
-  if (schedule::message_algorithms(routine).empty()) return picture;
+  if (routine == Routine::kTreeReduce) return picture;
   for (int rank = 0; rank < ranks; ++rank) {
     picture.before.push_back(before(routine, ranks, root, rank));
     picture.after.push_back(after(routine, ranks, root, rank));
@@ -110,6 +129,34 @@ std::string to_text(const CollectivePicture& picture) {
   for (int rank = 0; rank < picture.ranks; ++rank) {
     text += fmt::format("rank {:<3}{:<{}}   {}\n", rank, boxes(picture.before[rank]), width,
                         boxes(picture.after[rank]));
+  }
+  return text;
+}
+
+std::string legend_of(const CollectivePicture& picture) {
+  if (picture.before.empty()) return "";
+  if (picture.routine == Routine::kBarrier) {
+    return "a box before is a moment: who has come waits until the last has come, then all go on; "
+           "nothing moves";
+  }
+  const auto any = [&](auto holds) {
+    return std::ranges::any_of(std::array{&picture.before, &picture.after}, [&](const auto* side) {
+      return std::ranges::any_of(
+          *side, [&](const Cells& cells) { return std::ranges::any_of(cells, holds); });
+    });
+  };
+  const int letter_of =
+      schedule::has_root(picture.routine) || picture.routine == Routine::kSend ? picture.root : 0;
+  const auto is_piece = [](const std::string& cell) {
+    return cell.size() > 1 && cell[1] >= '0' && cell[1] <= '9';
+  };
+  std::string text = fmt::format("{}: the buffer of rank {}", letter(letter_of), letter_of);
+  if (any(is_piece)) text += fmt::format(", {}: its piece 0", own(letter_of, 0));
+  if (any([](const std::string& cell) { return cell.find('+') != std::string::npos; })) {
+    text += ", +: elements added up";
+  }
+  if (any([](const std::string& cell) { return cell.empty(); })) {
+    text += ", [ ]: no part of the call";
   }
   return text;
 }

@@ -20,12 +20,16 @@ struct CollectivePicture {
 /// The most ranks that are drawn; letters and columns end there.
 inline constexpr int kMaxDrawnRanks = 8;
 
-/// Shape   1 <= ranks <= kMaxDrawnRanks, 0 <= root < ranks. Routines without algorithms of
-///         messages, such as barrier, have no picture: both sides are empty.
+/// A send goes from `root` to the rank after it. Of a barrier the pieces are moments, rank 0 comes first.
+///
+/// Shape   1 <= ranks <= kMaxDrawnRanks, 0 <= root < ranks. A tree_reduce, whose list comes from its grains, has
+///         no picture: both sides are empty.
 CollectivePicture draw_collective(schedule::Routine routine, int ranks, int root);
 
 /// Two columns of ASCII, a line per rank.
 std::string to_text(const CollectivePicture& picture);
+/// What the labels of the picture mean, in a sentence; empty without a picture.
+std::string legend_of(const CollectivePicture& picture);
 /// {"before": [["a"], ...], "after": [...]}, one array per rank.
 std::string to_json(const CollectivePicture& picture);
 /// The same as a standalone SVG.

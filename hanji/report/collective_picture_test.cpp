@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 
 namespace hanji::report {
 namespace {
@@ -33,6 +34,35 @@ TEST(CollectivePicture, EveryRoutineDoesWhatItsNameSays) {
   EXPECT_EQ(before(Routine::kReduceScatter, 2), (Cells{"c0", "c1", "c2"}));
   EXPECT_EQ(after(Routine::kReduceScatter, 2), Cells{"a2+b2+c2"});
   EXPECT_EQ(after(Routine::kAllToAll, 2), (Cells{"a2", "b2", "c2"}));
+  EXPECT_EQ(before(Routine::kSend, 2), Cells{""});
+  EXPECT_EQ(after(Routine::kSend, 2), Cells{"b"}) << "from the root to the rank after it";
+  EXPECT_EQ(after(Routine::kSend, 0), Cells{""});
+}
+
+TEST(CollectivePicture, NobodyLeavesABarrierBeforeTheLastHasCome) {
+  const CollectivePicture picture = draw_collective(Routine::kBarrier, 3, 0);
+  EXPECT_EQ(picture.before[0], (Cells{"runs", "waits", "waits"}));
+  EXPECT_EQ(picture.before[2], (Cells{"runs", "runs", "runs"}));
+  EXPECT_EQ(picture.after[0], Cells{"runs"});
+  EXPECT_THAT(legend_of(picture), HasSubstr("until the last has come"));
+}
+
+TEST(CollectivePicture, LegendNamesTheLabelsThatAreDrawn) {
+  const auto legend = [](Routine routine) { return legend_of(draw_collective(routine, 3, 1)); };
+  EXPECT_EQ(legend(Routine::kBroadcast), "b: the buffer of rank 1, [ ]: no part of the call");
+  EXPECT_EQ(legend(Routine::kReduceScatter),
+            "a: the buffer of rank 0, a0: its piece 0, +: elements added up");
+  EXPECT_EQ(legend(Routine::kAllGather), "a: the buffer of rank 0");
+  EXPECT_EQ(legend(Routine::kTreeReduce), "");
+}
+
+TEST(CollectivePicture, EightRanksFitATerminal) {
+  for (int i = 0; i < schedule::kNumRoutines; ++i) {
+    const auto routine = static_cast<Routine>(i);
+    if (routine == Routine::kReduceScatter || routine == Routine::kAllToAll) continue;
+    const std::string text = to_text(draw_collective(routine, kMaxDrawnRanks, 0));
+    for (const std::string_view line : base::split(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
+  }
 }
 
 TEST(CollectivePicture, TextHasALinePerRank) {
@@ -40,7 +70,7 @@ TEST(CollectivePicture, TextHasALinePerRank) {
             "        before   after\n"
             "rank 0  [a]      [a+b]\n"
             "rank 1  [b]      [a+b]\n");
-  EXPECT_EQ(to_text(draw_collective(Routine::kBarrier, 2, 0)), "");
+  EXPECT_EQ(to_text(draw_collective(Routine::kTreeReduce, 2, 0)), "");
 }
 
 TEST(CollectivePicture, SvgHoldsEveryPiece) {
