@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
@@ -40,6 +41,19 @@ Links host_links(const TpOptions& options) {
   HostRates known = host_rates(topology::read_machine().or_throw(), options.ranks);
   return {cost::seconds_on_host(std::move(known.rates), options.ranks), known.source};
 }
+
+/// The two layers of an MLP as the smallest GPT-2 has it, between residual streams that every rank has.
+const std::vector<std::string> kExample = {"up=768x3072:whole-features",
+                                           "down=3072x768:features-whole"};
+
+/// What the letters and the columns of the tables mean.
+constexpr const char* kSymbols =
+    "X [m x k] times W [k x n] is Y [m x n]; m: --tokens, k: inputs, n: outputs\n"
+    "moved: the matrix that crosses the ranks. input: X is gathered, a rank has columns of W; "
+    "output: a rank has rows of W, the terms of Y are added up; weights: W is gathered, a rank has "
+    "tokens\n"
+    "forward, backward: the calls; sent, rank: bytes that each rank sends in both; seconds: of the "
+    "calls, without the products\n";
 
 std::string calls_text(const RegionCost& cost, bool backward) {
   std::string text;
@@ -87,7 +101,7 @@ constexpr double kMaxMovedBytes = 1e15;
 std::vector<cost::LinearRegion> regions_of(const TpOptions& options) {
   OptionMistakes mistakes;
   std::vector<cost::LinearRegion> regions;
-  for (const std::string& layer : options.layers) {
+  for (const std::string& layer : options.layers.empty() ? kExample : options.layers) {
     const auto region = cost::parse_linear_region(layer, options.rows);
     if (!region.ok()) {
       mistakes.add(region.status());
@@ -126,7 +140,14 @@ std::string explain(const TpOptions& options) {
     json.push_back(json_of(region, costs));
     text += table_of(region, costs);
   }
-  return options.as_json ? base::dump(json, 1) + "\n" : text + "prices: " + links.source + "\n";
+  if (options.as_json) return base::dump(json, 1) + "\n";
+  text += kSymbols;
+  if (options.layers.empty()) {
+    text +=
+        fmt::format("an example, `hanji explain tp {}`; name your layers as NAME=INPUTSxOUTPUTS\n",
+                    fmt::join(kExample, " "));
+  }
+  return text + "prices: " + links.source + "\n";
 }
 
 }  // namespace
@@ -137,9 +158,8 @@ void add_explain_tp(Verb explain_verb) {
   auto options = std::make_shared<TpOptions>();
   verb.add_option("layers", &options->layers,
                   "NAME=INPUTSxOUTPUTS; with :FROM-TO, each whole, tokens or features, where its "
-                  "ends are fixed: qkv=4096x6144:tokens-features")
-      .type_name("LAYER")
-      .required();
+                  "ends are fixed: qkv=4096x6144:tokens-features; none: an MLP as an example")
+      .type_name("LAYER");
   verb.add_option("--ranks", &options->ranks, "that share the layer")
       .type_name("N")
       .range(2, 1024)

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
@@ -78,7 +79,13 @@ std::string context_table(const ContextAttention& attention, int64_t samples,
                base::format_seconds(cost.transfer_seconds),
                base::format_seconds(cost.attention_seconds), base::format_seconds(cost.seconds())});
   }
-  text += table.text(columns) + "\n";
+  text += table.text(columns) + "\n" +
+          base::wrap(
+              "  all_to_alls: forward + backward; forward, backward: bytes of all ranks; "
+              "sent, rank: of one, in both; transfer: seconds of the calls; attention: an "
+              "estimate of its products, on the rank that multiplies most\n",
+              columns) +
+          "\n";
   for (const ContextCost& cost : costs) text += share_of(attention, cost.way);
   if (costs.size() == 2) {
     return text + fmt::format("  chosen: {}\n", name_of_way(costs.front().way));

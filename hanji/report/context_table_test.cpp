@@ -31,6 +31,7 @@ TEST(ContextTable, HasTheBytesAndCallsOfBothWays) {
   EXPECT_EQ(of("ulysses")["forward_calls"], 2);
   EXPECT_EQ(of("ring")["backward_calls"], 6);
   const std::string text = context_table(kShared, 2, costs);
+  EXPECT_THAT(text, HasSubstr("transfer: seconds of the calls"));
   EXPECT_THAT(text, HasSubstr("rank 0 has tokens 0-63; by rank, heads 2 2 2 2; each head of keys "
                               "and values 2 times"));
   EXPECT_THAT(text, HasSubstr("rank 0 has tokens 0-31 and 224-255, all heads"));
