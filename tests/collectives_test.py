@@ -162,6 +162,8 @@ class Collectives(CommandTest):
         self.assertIn("chosen: input", self.hanji("explain", "tp", "up=384x1536", "--tokens", "512").stdout)
         self.assertIn("2 ranks, 8192 tokens", here)
         self.assertIn("NAME=INPUTSxOUTPUTS", self.hanji("explain", "tp", "up", expect=2).stderr)
+        example = self.words(self.hanji("explain", "tp", "--bandwidth", "25GB/s").stdout)
+        self.assertIn("an example, `hanji explain tp up=768x3072:whole-features", example)
         self.assertIn("add --bandwidth", self.hanji("explain", "tp", "up=8x8", "--ranks", "64", expect=2).stderr)
 
     def test_explain_draws_prices_and_says_why(self):
@@ -215,8 +217,8 @@ class Collectives(CommandTest):
                 (("explain", "cp", "--bandwidth", "fast", "--latency", "-1us"),
                  ("--bandwidth: 'fast'", "--latency: '-1us'")),
                 (("explain", "axial", "--latency", "-1us", "--memory", "lots", "--triangle", "cannon",
-                  "--element-bytes", 3),
-                 ("add --bandwidth", "--memory: 'lots'", "--triangle cannon", "set 2, 4 or 8")),
+                  "--element-bytes", 3, "--padded", 256),
+                 ("--padded is 256 of 256 --residues; set 255 or less", "add --bandwidth", "--memory: 'lots'", "--triangle cannon", "set 2, 4 or 8")),
                 (("simulate", "all_reduce", "--bytes", "nan", "--bandwidth", "-1", "-p", 0),
                  ("the size: 'nan'", "--bandwidth: '-1'", "--ranks is 0")),
                 (("simulate", "--schedule", "1f1b", "-p", 4, "--model", "gpt:7B", "--micro-batch",

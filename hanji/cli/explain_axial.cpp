@@ -51,6 +51,10 @@ void check_sizes(const layout::AxialBlock& block, OptionMistakes& mistakes) {
                     "triangle product; set -p {} or less, or --triangle ring",
                     block.ranks, block.width, block.width));
   }
+  if (block.padded >= block.residues) {
+    mistakes.add(fmt::format("--padded is {} of {} --residues; set {} or less", block.padded,
+                             block.residues, block.residues - 1));
+  }
   if (block.width % block.heads != 0) {
     mistakes.add(fmt::format(
         "--width is {}, which is not a multiple of --heads {}; set --heads {}", block.width,
@@ -135,7 +139,8 @@ std::string explain(const AxialOptions& options) {
     note += "drawn in " + options.svg + "\n";
   }
   if (options.as_json) return report::axial_json(block, options.element_bytes, ways);
-  return report::axial_table(block, options.element_bytes, output_columns()) + note;
+  return report::axial_table(block, options.element_bytes, output_columns()) +
+         report::axial_rows_table(block, options.element_bytes, output_columns()) + note;
 }
 
 }  // namespace
@@ -150,6 +155,7 @@ void add_explain_axial(Verb explain_verb) {
   };
   count("--residues", &options->block.residues, "of a sample", 1);
   count("--msa", &options->block.sequences, "sequences of a sample; 0: pairs alone", 0);
+  count("--padded", &options->block.padded, "residues at the end that a sample does not have", 0);
   verb.add_option("--width", &options->block.width, "channels of a pair")
       .type_name("N")
       .range(1, 4096)

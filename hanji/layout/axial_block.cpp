@@ -1,5 +1,7 @@
 #include "hanji/layout/axial_block.h"
 
+#include <algorithm>
+
 namespace hanji::layout {
 namespace {
 
@@ -96,6 +98,15 @@ class AxialMoves {
 
 int64_t axial_rows(int64_t size, int rank, int ranks) {
   return size / ranks + (rank < size % ranks ? 1 : 0);
+}
+
+Range axial_range(int64_t size, int rank, int ranks) {
+  const int64_t begin = rank * (size / ranks) + std::min<int64_t>(rank, size % ranks);
+  return {begin, begin + axial_rows(size, rank, ranks)};
+}
+
+int64_t axial_mask_elements(const AxialBlock& block) {
+  return block.residues * (block.residues + block.sequences);
 }
 
 std::vector<AxialMove> axial_moves(const AxialBlock& block) { return AxialMoves(block).take(); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hanji/layout/axial.h"
+#include "hanji/layout/range.h"
 
 namespace hanji::layout {
 
@@ -17,6 +18,7 @@ struct AxialBlock {
   int ranks = 1;
   TriangleWay triangle = TriangleWay::kChannels;
   bool has_attention = true;  ///< Triangle attention.
+  int64_t padded = 0;         ///< Residues at the end that a sample does not have: masked.
 };
 
 /// Another way to the same layout, and the elements that it would send forward.
@@ -38,6 +40,12 @@ struct AxialMove {
 
 /// Of `size` rows that ranks share out as evenly as can be, lower ranks first, those of one rank.
 int64_t axial_rows(int64_t size, int rank, int ranks);
+
+/// Which of them: of all ranks one behind the other.
+Range axial_range(int64_t size, int rank, int ranks);
+
+/// Elements of the masks, which every rank has whole: of pairs, and of residues of sequences.
+int64_t axial_mask_elements(const AxialBlock& block);
 
 /// The moves of a block in their order. Result  exact, for sizes that the ranks do not divide too.
 std::vector<AxialMove> axial_moves(const AxialBlock& block);

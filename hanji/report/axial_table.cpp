@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "hanji/base/json.h"
@@ -51,6 +52,56 @@ std::string title_of(const AxialBlock& block) {
 int64_t pair_bytes(const AxialBlock& block, int64_t element_bytes) {
   const int64_t rows = layout::axial_rows(block.residues, 0, block.ranks);
   return rows * block.residues * block.width * element_bytes;
+}
+
+constexpr int kMaxRanksListed = 8;
+
+/// Rows at the end of a sample that a rank computes for nothing.
+int64_t padded_rows(const AxialBlock& block, const layout::Range& rows) {
+  return std::clamp<int64_t>(rows.end - (block.residues - block.padded), 0, rows.size());
+}
+
+/// "0-6, 7 of them".
+std::string range_text(const layout::Range& range) {
+  return range.size() == 0
+             ? "none"
+             : fmt::format("{}-{}, {} of them", range.begin, range.end - 1, range.size());
+}
+
+std::string mask_text(const AxialBlock& block) {
+  std::string text = fmt::format("{0} x {0}", block.residues);
+  if (block.sequences > 0) text += fmt::format(" and {} x {}", block.sequences, block.residues);
+  return text + ", whole";
+}
+
+base::Json rows_json(const AxialBlock& block) {
+  base::Json ranks = base::Json::array();
+  for (int rank = 0; rank < block.ranks; ++rank) {
+    const layout::Range rows = layout::axial_range(block.residues, rank, block.ranks);
+    const layout::Range own = layout::axial_range(block.sequences, rank, block.ranks);
+    ranks.push_back({{"rank", rank},
+                     {"rows", {rows.begin, rows.end}},
+                     {"padded_rows", padded_rows(block, rows)},
+                     {"sequences", {own.begin, own.end}}});
+  }
+  return ranks;
+}
+
+std::string rows_words(const AxialBlock& block, int64_t element_bytes) {
+  const bool is_even = block.residues % block.ranks == 0 && block.sequences % block.ranks == 0;
+  std::string text =
+      is_even ? "Rows are even: the ranks divide them."
+              : "Rows are uneven: the first ranks have one more, none is added to fill up.";
+  text += fmt::format(
+      " The mask says which residues and elements a sample has; it is a constant of {} that no "
+      "rank sends, and each reads the rows or columns that it computes.",
+      decimal_bytes(layout::axial_mask_elements(block) * element_bytes));
+  text +=
+      block.padded > 0
+          ? " Padded rows are computed as the others are and masked: the last ranks have them."
+          : " Residues that a sample does not have (--padded) lie at the end, so the last ranks "
+            "compute them, for nothing.";
+  return text + "\n";
 }
 
 constexpr double kSquare = 64, kLine = 84, kLeftSide = 300;
@@ -105,6 +156,11 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes, int colu
   table.add({"together", "", "", decimal_bytes(forward * element_bytes),
              decimal_bytes(backward * element_bytes)});
   text += table.text(columns) + "\n";
+  text += base::wrap(
+      "layout: what a rank has: rows or columns of pairs; of the rest whole sequences, or some "
+      "residues of all. moves: what, and by which call or way. other ways: what other calls to the "
+      "same layout would send\n\n",
+      columns);
   text += fmt::format(
       "a rank has {} of the {} of a pair tensor; a triangle product takes {} "
       "beside parts of three of them\n",
@@ -112,6 +168,26 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes, int colu
       decimal_bytes(block.residues * block.residues * block.width * element_bytes),
       decimal_bytes(triangle_elements(block) * element_bytes));
   return text;
+}
+
+std::string axial_rows_table(const AxialBlock& block, int64_t element_bytes, int columns) {
+  using enum base::TextTable::Align;
+  base::TextTable table({{"rank"},
+                         {"rows of pairs", kLeft},
+                         {"padded"},
+                         {block.sequences > 0 ? "sequences" : "", kLeft},
+                         {"mask", kLeft}});
+  for (int rank = 0; rank < block.ranks; ++rank) {
+    if (block.ranks > kMaxRanksListed && rank == kMaxRanksListed - 1) {
+      table.add({"..."});
+      rank = block.ranks - 1;
+    }
+    const layout::Range rows = layout::axial_range(block.residues, rank, block.ranks);
+    const layout::Range own = layout::axial_range(block.sequences, rank, block.ranks);
+    table.add({std::to_string(rank), range_text(rows), std::to_string(padded_rows(block, rows)),
+               block.sequences > 0 ? range_text(own) : "", mask_text(block)});
+  }
+  return "\n" + table.text(columns) + base::wrap(rows_words(block, element_bytes), columns);
 }
 
 std::string triangle_table(const std::vector<cost::TriangleCost>& ways, int columns) {
@@ -156,19 +232,22 @@ std::string axial_json(const AxialBlock& block, int64_t element_bytes,
                          {"seconds", one.seconds}});
   }
   const auto [forward, backward] = sums_of(moves);
-  const base::Json json = {{"operations", std::move(operations)},
-                           {"triangle", name_of(block.triangle)},
-                           {"triangles", std::move(triangles)},
-                           {"forward_bytes", forward * element_bytes},
-                           {"backward_bytes", backward * element_bytes},
-                           {"pair_bytes_per_rank", pair_bytes(block, element_bytes)},
-                           {"triangle_bytes_per_rank", triangle_elements(block) * element_bytes}};
+  const base::Json json = {
+      {"operations", std::move(operations)},
+      {"rows", rows_json(block)},
+      {"mask_bytes_per_rank", layout::axial_mask_elements(block) * element_bytes},
+      {"triangle", name_of(block.triangle)},
+      {"triangles", std::move(triangles)},
+      {"forward_bytes", forward * element_bytes},
+      {"backward_bytes", backward * element_bytes},
+      {"pair_bytes_per_rank", pair_bytes(block, element_bytes)},
+      {"triangle_bytes_per_rank", triangle_elements(block) * element_bytes}};
   return base::dump(json, 1) + "\n";
 }
 
 std::string axial_svg(const AxialBlock& block, int64_t element_bytes) {
   const std::vector<AxialMove> moves = axial_moves(block);
-  const double height = 60 + kLine * static_cast<double>(moves.size());
+  const double height = 60 + kLine * static_cast<double>(moves.size() + 1);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 {0:.0f}\" "
       "font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"900\" height=\"{0:.0f}\" "
@@ -191,6 +270,15 @@ std::string axial_svg(const AxialBlock& block, int64_t element_bytes) {
                                               : fmt::format("{} -> {}", move.before, move.after));
     y += kLine;
   }
+  const double there = kSquare * static_cast<double>(block.residues - block.padded) /
+                       static_cast<double>(block.residues);
+  svg += svg_text(12, y + kSquare / 2 + 4, "mask of pairs");
+  svg += fmt::format(
+      "<rect x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{2}\" fill=\"none\" "
+      "stroke=\"#333333\"/>\n<rect x=\"{0}\" y=\"{1}\" width=\"{3:.2f}\" height=\"{3:.2f}\" "
+      "fill=\"#d9d9d9\"/>\n",
+      kLeftSide, y, kSquare, there);
+  svg += svg_text(kLeftSide + 84, y + kSquare / 2 + 4, "whole on every rank");
   return svg + "</svg>\n";
 }
 

@@ -15,6 +15,11 @@ namespace hanji::report {
 std::string axial_table(const layout::AxialBlock& block, int64_t element_bytes,
                         int columns = base::kTerminalColumns);
 
+/// A line for each rank (of many the first and the last): its rows of pairs, how many of them are padding, its
+/// sequences, and the mask; then in words how uneven and padded rows lie.
+std::string axial_rows_table(const layout::AxialBlock& block, int64_t element_bytes,
+                             int columns = base::kTerminalColumns);
+
 /// A line for each way to multiply the two triangles of the block: bytes, memory and seconds, where
 /// they are above 0.
 std::string triangle_table(const std::vector<cost::TriangleCost>& ways,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/json.h"
+#include "hanji/base/text.h"
 
 namespace hanji::report {
 namespace {
@@ -44,6 +45,33 @@ TEST(AxialTable, NamesLayoutsCollectivesAndOtherWays) {
   EXPECT_THAT(text, HasSubstr("gather 101 MB, ring 101 MB"));
   EXPECT_THAT(axial_table({.sequences = 0, .ranks = 2, .has_attention = false}, 4),
               testing::Not(HasSubstr("attention")));
+}
+
+TEST(AxialTable, MaskIsWholeAndRowsLieOneBehindTheOther) {
+  const AxialBlock block{.residues = 13, .sequences = 5, .ranks = 3, .padded = 6};
+  const base::Json json = json_of(block, 4);
+  EXPECT_EQ(json["mask_bytes_per_rank"], 4 * (13 * 13 + 5 * 13));
+  int64_t end = 0, padded = 0;
+  for (const base::Json& rank : json["rows"]) {
+    EXPECT_EQ(rank["rows"][0], end) << "no row is left out or held twice";
+    end = rank["rows"][1];
+    padded += rank["padded_rows"].get<int64_t>();
+  }
+  EXPECT_EQ(end, 13);
+  EXPECT_EQ(padded, 6);
+  EXPECT_EQ(json["rows"][1]["padded_rows"], 2) << "rows 5 to 8, of which 7 and 8 are none";
+  const std::string text = axial_rows_table(block, 4);
+  EXPECT_THAT(text, HasSubstr("0-4, 5 of them"));
+  EXPECT_THAT(text, HasSubstr("13 x 13 and 5 x 13, whole"));
+  EXPECT_THAT(text, HasSubstr("the first ranks have one more"));
+  for (const std::string_view line : base::split(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_THAT(axial_svg(block, 4), HasSubstr("whole on every rank"));
+}
+
+TEST(AxialTable, OfManyRanksTheFirstAndTheLastAreListed) {
+  const std::string text = axial_rows_table({.ranks = 64}, 4);
+  EXPECT_THAT(text, HasSubstr("252-255, 4 of them"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("60-63, 4 of them")));
 }
 
 TEST(AxialTable, DrawsAPartOfEachRankBeforeAndAfter) {
