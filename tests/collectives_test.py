@@ -241,6 +241,16 @@ class Collectives(CommandTest):
         for way, seconds in ways[1].items():
             self.assertAlmostEqual(ways[0][way] / seconds, 1000, delta=0.01)
 
+    def test_strategies_and_axes_are_explained_from_the_formulas_of_the_plan(self):
+        zero3 = json.loads(self.hanji("explain", "strategies", "--json").stdout)[4]
+        self.assertEqual((zero3["data"], zero3["parameter_bytes"], zero3["sent_bytes"]), ("zero3", 0.25, 5.25))
+        self.assertIn("set --fsdp 2 or 4", self.hanji("explain", "strategies", "--fsdp", 3, expect=2).stderr)
+        self.assertIn("1/4", self.hanji("explain", "strategies").stdout)
+        axes = json.loads(self.hanji("explain", "parallel", "--json").stdout)
+        self.assertEqual([one["axis"] for one in axes["axes"]], ["pp", "dp", "fsdp", "cp", "tp", "axial"])
+        self.assertIn("did you mean", self.hanji("explain", "paralel", expect=2).stderr)
+        self.assertIn("gpt3", self.hanji("explain", "parallel", "--model", "gpt3", expect=2).stderr)
+
     def test_triangles_by_rows_need_no_channel_for_each_rank(self):
         few = ("explain", "axial", "--residues", 16, "--width", 4, "-p", 8)
         self.assertIn("or --triangle ring", self.hanji(*few, expect=2).stderr)

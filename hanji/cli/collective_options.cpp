@@ -35,15 +35,18 @@ std::vector<std::string_view> routine_names(bool explains) {
   return names;
 }
 
-Result<Routine> find_routine(const std::string& name, bool explains) {
-  const auto names = routine_names(explains);
+Result<Routine> find_routine(const CollectiveOptions& given) {
+  const std::string& name = given.routine;
+  auto names = routine_names(given.explains);
   if (name.empty()) {
     return base::invalid_argument(fmt::format("name a routine: {}", fmt::join(names, ", ")));
   }
   const auto found = schedule::routine_named(name);
   if (found && std::find(names.begin(), names.end(), name) != names.end()) return *found;
-  return base::invalid_argument(
-      fmt::format("unknown routine '{}'; routines: {}", name, choices(name, names)));
+  names.insert(names.end(), given.verbs.begin(), given.verbs.end());
+  return base::invalid_argument(fmt::format("unknown routine '{}'; {}: {}", name,
+                                            given.verbs.empty() ? "routines" : "what is explained",
+                                            choices(name, names)));
 }
 
 /// Reads flags; what is wrong with one is kept, and its value of before goes on.
@@ -184,7 +187,7 @@ void CollectiveOptions::add_to(Verb verb) {
 cost::Question CollectiveOptions::question() const {
   cost::Question question;
   FlagReader reader;
-  const Result<Routine> found = find_routine(routine, explains);
+  const Result<Routine> found = find_routine(*this);
   if (found.ok()) question.routine = *found;
   if (!found.ok()) reader.add(found.status());
   const int least = question.routine == Routine::kSend ? 2 : 1;
@@ -204,7 +207,7 @@ cost::Question CollectiveOptions::question() const {
 
 std::optional<schedule::Algorithm> CollectiveOptions::named_algorithm() const {
   if (algorithm.empty()) return std::nullopt;
-  return find_algorithm(find_routine(routine, explains).or_throw(), algorithm).or_throw();
+  return find_algorithm(find_routine(*this).or_throw(), algorithm).or_throw();
 }
 
 }  // namespace hanji::cli

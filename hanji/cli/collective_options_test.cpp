@@ -84,6 +84,11 @@ TEST(CollectiveOptions, ExplainBarrierAndSendToo) {
   };
   EXPECT_THAT(explained([](auto& o) { o.routine = "barrier"; }), HasSubstr("leave out the size"));
   EXPECT_THAT(explained([](auto& o) { o.routine = "barier"; }), HasSubstr("did you mean barrier?"));
+  EXPECT_THAT(explained([](auto& o) {
+                o.verbs = {"parallel"};
+                o.routine = "paralel";
+              }),
+              HasSubstr("did you mean parallel?"));
   EXPECT_THAT(explained([](auto& o) { o.routine = "send", o.ranks = 1; }),
               HasSubstr("--ranks is 1; it is 2 to"));
   EXPECT_THAT(explained([](auto& o) { o.routine = "tree_reduce"; }), HasSubstr("unknown routine"));

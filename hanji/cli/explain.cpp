@@ -130,6 +130,7 @@ void add_explain(Verb command) {
   auto options = std::make_shared<ExplainOptions>();
   options->call.ranks = 4;
   options->call.explains = true;
+  options->call.verbs = {"strategies", "parallel", "tp", "axial", "cp"};
   options->call.add_to(verb);
   verb.add_option("size", &options->call.bytes,
                   fmt::format("of the largest buffer of one rank: 4MiB; default: {}", kDefaultSize))
@@ -140,6 +141,8 @@ void add_explain(Verb command) {
                   "list of several")
       .type_name("FILE");
   verb.add_flag("--json", &options->as_json, "for programs");
+  add_explain_strategies(verb);
+  add_explain_parallel(verb);
   add_explain_tp(verb);
   add_explain_axial(verb);
   add_explain_cp(verb);

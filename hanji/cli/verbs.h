@@ -19,7 +19,9 @@ void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);
 void add_explain(Verb command);
-/// `explain tp`, `explain cp` and `explain axial`, on that verb.
+/// `explain strategies`, `explain parallel`, `explain tp`, `explain axial` and `explain cp`, on that verb.
+void add_explain_strategies(Verb explain_verb);
+void add_explain_parallel(Verb explain_verb);
 void add_explain_tp(Verb explain_verb);
 void add_explain_axial(Verb explain_verb);
 void add_explain_cp(Verb explain_verb);
