@@ -23,6 +23,22 @@ SUMMARY_NAMES = """steps ranks train_loss validation_loss params_sha256 tokens_p
 
 
 class Train(CommandTest):
+    def test_the_first_timing_is_announced_on_a_terminal_and_not_to_programs(self):
+        for more in ([], ["--json"]):
+            terminal, stderr = pty.openpty()
+            done = subprocess.run([HANJI, "plan", "--ranks", "1", *NANO, *more], cwd=self.folder,
+                                  env=self.environment(HANJI_CACHE_DIR=str(self.folder / f"cache{len(more)}")),
+                                  stdout=subprocess.PIPE, stderr=stderr, timeout=120)
+            os.write(stderr, b".")  # so that there is something to read
+            os.close(stderr)
+            shown = os.read(terminal, 1 << 16).decode()
+            os.close(terminal)
+            self.assertEqual(done.returncode, 0, shown)
+            if more:
+                self.assertEqual(shown, ".")
+            else:
+                self.assertIn("timing operations of this machine, once: ~1 s, 0 % done", shown)
+
     def test_a_run_leaves_every_file_and_every_name(self):
         done = self.train("run", "--ranks", 2, "--steps", 12, "--seed", 7)
         summary = self.read_json("run", "summary.json")

@@ -6,6 +6,7 @@
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/print_text.h"
+#include "hanji/cli/timing_notice.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/plan/mesh_choices.h"
@@ -119,9 +120,10 @@ void add_plan(Verb command) {
     if (const int code = report_mistakes(checked); code != 0) return code;
     const plan::Config& config = checked.loaded.config;
     const train::Workload data{*checked.dataset};
-    const plan::Plan plan =
-        (*hosts == 1 ? train::prepare(config, data) : train::prepare_on_hosts(config, data, *hosts))
-            .or_throw();
+    const train::TimingProgress on_timing = *as_json ? train::TimingProgress() : timing_notice();
+    const plan::Plan plan = (*hosts == 1 ? train::prepare(config, data, {}, on_timing)
+                                         : train::prepare_on_hosts(config, data, *hosts, on_timing))
+                                .or_throw();
     print_text(*as_json ? plan::to_json(plan) : plan::describe(plan), *as_json);
     return 0;
   });

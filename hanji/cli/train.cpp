@@ -9,6 +9,7 @@
 #include "hanji/cli/long_verb.h"
 #include "hanji/cli/notify.h"
 #include "hanji/cli/print_text.h"
+#include "hanji/cli/timing_notice.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/launch/environment.h"
 #include "hanji/train/decide_job.h"
@@ -31,11 +32,11 @@ struct TrainFlags {
 
 /// What there is to do, printed.
 train::DecidedJob decide(const JobOptions& job, const TrainFlags& flags) {
-  return train::decide_job(
-      {.load = [&](plan::ConfigSources sources) { return job.load(sources); },
-       .resume = flags.resume,
-       .started = flags.started,
-       .print = [](std::string_view text) { std::cout << text << std::flush; }});
+  return train::decide_job({.load = [&](plan::ConfigSources sources) { return job.load(sources); },
+                            .resume = flags.resume,
+                            .started = flags.started,
+                            .print = [](std::string_view text) { std::cout << text << std::flush; },
+                            .on_timing = timing_notice()});
 }
 
 /// Starts the ranks of this host, keeping the folder as long as they live.

@@ -67,7 +67,7 @@ DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
   const plan::Config& config = decided.checked.loaded.config;
   const Workload workload = request.own ? *request.own : Workload{*decided.checked.dataset};
   JoinedJob& job = decided.job.emplace();
-  job.plan = prepare(config, workload, request.started).or_throw();
+  job.plan = prepare(config, workload, request.started, request.on_timing).or_throw();
   if (request.purpose == Purpose::kVerify) {
     base::throw_if_error(plan::check_verifiable(job.plan));
     job.out = claim_folder(config.run.out, kVerifyParts).or_throw();
@@ -116,7 +116,8 @@ DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
   }
   const std::filesystem::path folder = loaded.config.run.out;
   auto lock = std::make_shared<base::FolderLock>(lock_folder(folder).or_throw());
-  ResumedPlan resumed = plan_resumed(saved, loaded, request.started, request.own).or_throw();
+  ResumedPlan resumed =
+      plan_resumed(saved, loaded, request.started, request.own, request.on_timing).or_throw();
   if (saved.is_finished && resumed.plan.config.train.steps == saved.steps_done) {
     request.print(fmt::format("all {} of {} are done; ask for more with --steps\n",
                               base::counted(saved.steps_done, "step"), folder.string()));

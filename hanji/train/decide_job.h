@@ -7,6 +7,7 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/train/check_job.h"
 #include "hanji/train/joined_job.h"
+#include "hanji/train/timing_progress.h"
 
 namespace hanji::train {
 
@@ -22,7 +23,8 @@ struct JobRequest {
   std::optional<StartedRanks> started = {};  ///< If the ranks are running already.
   const Workload* own = nullptr;             ///< A program's; null: that of the keys.
   std::function<void(std::string_view)>
-      print;  ///< Prints the plan, and the changes of a resumed run.
+      print;                      ///< Prints the plan, and the changes of a resumed run.
+  TimingProgress on_timing = {};  ///< Of a plan whose operations are timed first; null: silent.
 };
 
 /// The result of decide_job(). Without mistakes and without a job: all steps of the saved run are done.

@@ -287,10 +287,15 @@ base::Json times_key(const plan::PlanInputs& inputs, const plan::Plan& draft,
 }  // namespace
 
 Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
-                 int busy_ranks) {
+                 int busy_ranks, const TimingProgress& on_timing) {
   plan::Plan with_kernels = draft;
   with_kernels.kernels = inputs.kernels;
-  const auto time = [&] { return time_operations({with_kernels, workload, busy_ranks}); };
+  const auto time = [&] {
+    const base::AtEnd end([&] {
+      if (on_timing) on_timing(1, 1);
+    });
+    return time_operations({with_kernels, workload, busy_ranks, on_timing});
+  };
   if (workload.make) {
     inputs.times = time();
     return {};
@@ -465,7 +470,8 @@ void add_waits(plan::PlanInputs& inputs, const plan::Plan& draft) {
 }  // namespace
 
 Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
-                           const std::optional<StartedRanks>& started) {
+                           const std::optional<StartedRanks>& started,
+                           const TimingProgress& on_timing) {
   const SkipLog::Silence while_timing(workload.dataset.skips.get());
   plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = workload.dataset.facts()};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
@@ -489,7 +495,7 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
     HANJI_RETURN_IF_ERROR(add_rates(inputs, host, ranks));
     HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, draft));
     HANJI_RETURN_IF_ERROR(decide_context(inputs, workload, draft));
-    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));
+    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks, on_timing));
     add_waits(inputs, draft);
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
@@ -512,7 +518,8 @@ Result<int64_t> ranks_of_job(const plan::Config& config, int hosts) {
   return std::min(int64_t{hosts} * std::min(places, base::kMaxRanksPerHost), num_grains);
 }
 
-Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts) {
+Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts,
+                                    const TimingProgress& on_timing) {
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   int64_t& ranks = config.run.ranks;
   HANJI_ASSIGN_OR_RETURN(ranks, ranks_of_job(config, hosts));
@@ -526,7 +533,7 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workloa
   started.ranks_per_host = plan::spread_ranks(started.ranks, hosts);
   started.local_ranks = started.ranks_per_host[0];
   started.threads = std::max(1, machine.usable_cores / started.local_ranks);
-  return prepare(config, workload, started);
+  return prepare(config, workload, started, on_timing);
 }
 
 }  // namespace hanji::train

@@ -5,6 +5,7 @@
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/joined_job.h"
+#include "hanji/train/timing_progress.h"
 
 namespace hanji::train {
 
@@ -21,7 +22,8 @@ inline constexpr std::string_view kKernelChoices = "kernels";
 /// Cost    some tenths of a second where nothing was measured yet.
 /// Errors  as plan::make_plan().
 Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
-                           const std::optional<StartedRanks>& started = {});
+                           const std::optional<StartedRanks>& started = {},
+                           const TimingProgress& on_timing = {});
 
 /// run.ranks; or without it, of a mesh that is dp alone, as many as train.split has shares, or else one per usable
 /// core or GPU of `hosts` hosts like this one, as far as the batch has grains for them.
@@ -31,7 +33,8 @@ Result<int64_t> ranks_of_job(const plan::Config& config, int hosts = 1);
 /// The same for ranks that a launcher would start on `hosts` hosts like this one, whose link nobody
 /// has measured.
 /// Errors  as plan::make_plan(); kInvalidArgument for fewer ranks than hosts.
-Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts);
+Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts,
+                                    const TimingProgress& on_timing = {});
 
 /// What the layers of the model are, where its family cannot say: counted once per machine and job; of
 /// a program's own model each time, as no key tells two of them apart.
@@ -59,7 +62,7 @@ Result<plan::Plan> prepare(const plan::Config& config);
 /// is the plan of the inputs, `busy_ranks` are those of a host.
 /// Errors  those of the model.
 Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
-                 int busy_ranks);
+                 int busy_ranks, const TimingProgress& on_timing = {});
 
 /// The same on this host's first GPU, by the process that gpu_times.h says; `draft` has the kernels of `inputs`.
 /// Timing that fails is a warning and leaves a plan without times.

@@ -200,7 +200,8 @@ Result<std::optional<SavedRun>> find_saved_run(const fs::path& out) {
 }
 
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
-                                 const std::optional<StartedRanks>& started, const Workload* own) {
+                                 const std::optional<StartedRanks>& started, const Workload* own,
+                                 const TimingProgress& on_timing) {
   HANJI_ASSIGN_OR_RETURN(plan::ResumedConfig resumed,
                          plan::resume_config(saved.plan.config, asked));
   const plan::Config& config = resumed.config;
@@ -231,7 +232,7 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
     const int busy_ranks = started ? started->local_ranks : plan.plan.ranks;
     HANJI_RETURN_IF_ERROR(config.compute.device == plan::Device::kCuda
                               ? add_gpu_times(inputs, plan.plan, workload, started)
-                              : add_times(inputs, plan.plan, workload, busy_ranks));
+                              : add_times(inputs, plan.plan, workload, busy_ranks, on_timing));
     HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
   }
   if (!own) HANJI_RETURN_IF_ERROR(check_order(plan.plan.config, dataset));

@@ -10,6 +10,7 @@
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/joined_job.h"
+#include "hanji/train/timing_progress.h"
 
 namespace hanji::train {
 
@@ -46,7 +47,8 @@ struct ResumedPlan {
 ///         its products otherwise.
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
                                  const std::optional<StartedRanks>& started = {},
-                                 const Workload* own = nullptr);
+                                 const Workload* own = nullptr,
+                                 const TimingProgress& on_timing = {});
 
 /// Compares the data with the checksum and vocabulary of a manifest's `job`.
 /// Errors  kInvalidArgument with both values.

@@ -30,6 +30,8 @@ constexpr double kMaxOperations = 4;
 /// Of tensors that operations take which are timed in turn, over the ranks that have copies of them: more
 /// than caches hold, so that each operation finds what the others left there.
 constexpr int64_t kMaxBytesInTurn = int64_t{256} << 20;
+/// The update, a sample, its deviation and its parts.
+constexpr double kOtherSeconds = 5 * kOtherBudget;
 /// A forward and backward of more than about so many seconds is timed at fewer samples: each
 /// operation is run a few times.
 constexpr double kMaxPassSeconds = 1;
@@ -59,6 +61,10 @@ Round round_of(const std::vector<const RecordedOperation*>& operations) {
   };
 }
 
+void report_progress(const TimingJob& job, double done, double budget) {
+  if (job.on_progress) job.on_progress(done, budget + kOtherSeconds);
+}
+
 /// Times the chosen ones in turn, as many at once as memory allows.
 std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
                                             const std::vector<RecordedOperation>& all,
@@ -67,8 +73,9 @@ std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
   std::vector<size_t> order(chosen.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, std::less(), [&](size_t i) { return chosen[i].index; });
-  double rest = 0;
+  double rest = 0, done = 0;
   for (const plan::Operation& one : chosen) rest += one.estimate;
+  report_progress(job, 0, budget);
   std::vector<plan::CallSeconds> seconds(chosen.size());
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     std::vector<const RecordedOperation*> together;
@@ -83,6 +90,7 @@ std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
     const std::vector<double> means =
         time_with_busy_ranks(job.busy_ranks, budget * estimate / rest, 2 * together.size(),
                              [&] { return round_of(together); });
+    report_progress(job, done += budget * estimate / rest, budget);
     for (size_t i = 0; i < together.size(); ++i) {
       const double scale = together[i]->scale;
       const double begun = scale * means[i], ended = scale * means[together.size() + i];
@@ -136,7 +144,7 @@ double update_seconds(const TimingJob& job) {
 
 /// Of all blocks, by those of the part that are timed: the same ones, or of fewer residues.
 TimedLayers timed_pairs(const TimingJob& job, const PartOfPairs& part) {
-  const TimingJob small{part.plan, part.workload, job.busy_ranks};
+  const TimingJob small{part.plan, part.workload, job.busy_ranks, job.on_progress};
   const std::vector<RecordedOperation> seen = seen_operations(small, part.samples);
   const std::vector<plan::Operation> operations = operations_of(seen);
   const std::vector<plan::TimedOperation> timed = timed_operations(small, seen);

@@ -3,6 +3,7 @@
 #include "hanji/plan/operation_times.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
+#include "hanji/train/timing_progress.h"
 
 namespace hanji::train {
 
@@ -11,6 +12,7 @@ struct TimingJob {
   const plan::Plan& plan;  ///< Its kernels, threads, micro-batch and shares.
   const Workload& workload;
   int busy_ranks = 1;  ///< So many threads of this process do the same while one of them is timed.
+  TimingProgress on_progress = {};
 };
 
 /// Times the operations of a forward and backward of a micro-batch, each by itself and all in turn; the
