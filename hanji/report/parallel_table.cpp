@@ -10,6 +10,7 @@
 #include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
 #include "hanji/base/units.h"
+#include "hanji/layout/axial_block.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/schema.h"
@@ -94,13 +95,24 @@ std::string prices_text(const plan::CapacityQuery& query, const std::vector<Axis
          table.text(columns);
 }
 
+/// Of a block of the evoformer's default sizes, which no GPT has.
+std::string axial_text(int ranks, int64_t element_bytes) {
+  const layout::AxialBlock block{.ranks = ranks};
+  int64_t elements = 0;
+  for (const layout::AxialMove& move : axial_moves(block)) elements += move.forward + move.backward;
+  return fmt::format(
+      "\naxial: in a block of {} by {} a rank sends {}, forward and backward "
+      "(`hanji explain axial -p {} --element-bytes {}`)\n",
+      base::counted(block.residues, "residue"), base::counted(block.sequences, "sequence"),
+      decimal_bytes(elements * element_bytes / ranks), ranks, element_bytes);
+}
+
 constexpr const char* kWords =
     "\nstages: flows and their gradients, over pp; data: gradients, and parameters that are cut, "
     "over "
     "dp and fsdp; layers: activations, over cp, tp and axial; bubble: time without work, over the "
     "work\n"
-    "axial cuts evoformers: `hanji explain axial` says what it moves. Axes are nested as they are "
-    "listed: the ranks of the last one are neighbours\n";
+    "axes are nested as they are listed: the ranks of the last one are neighbours\n";
 
 }  // namespace
 
@@ -143,7 +155,8 @@ Result<std::vector<AxisPrice>> price_axes(const plan::CapacityQuery& query) {
 std::string parallel_table(const plan::CapacityQuery& query, const std::vector<AxisPrice>& prices,
                            int columns) {
   return meanings_text(columns) + "\n" + keys_text(columns) + "\n" +
-         prices_text(query, prices, columns) + base::wrap(kWords, columns);
+         prices_text(query, prices, columns) +
+         base::wrap(axial_text(query.ranks.ranks, query.widths.parameter) + kWords, columns);
 }
 
 std::string parallel_json(const std::vector<AxisPrice>& prices) {

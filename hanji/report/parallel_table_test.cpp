@@ -66,6 +66,7 @@ TEST(ParallelTable, WhatDoesNotServeSaysWhyAndLinesFit) {
   EXPECT_NE(price_of(prices, "tp").refused, "");
   const std::string text = parallel_table(query, prices);
   EXPECT_THAT(text, HasSubstr("parallel.sequence"));
+  EXPECT_THAT(text, HasSubstr("a rank sends 27.5 MB"));
   for (const std::string_view line : base::split(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
   const auto json = base::parse_json(parallel_json(prices)).or_throw();
   EXPECT_EQ(json["axes"].size(), 6u);

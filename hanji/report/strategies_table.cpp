@@ -16,7 +16,7 @@ using plan::Sharding;
 
 std::string or_none(std::string_view name) { return name.empty() ? "-" : std::string(name); }
 
-std::string words_of(const plan::StateWidths& widths, const plan::ShardRanks& ranks) {
+std::string meanings_of(const plan::StateWidths& widths, const plan::ShardRanks& ranks) {
   std::string text = fmt::format(
       "\n{}: {} bytes of a parameter, {} of its gradient, {} of the optimizer\n"
       "whole: every rank has it; 1/N: a rank has the part that it updates; servers: they have it, "
@@ -81,7 +81,7 @@ std::string strategies_table(const plan::StateWidths& widths, const plan::ShardR
          share_of(states.optimizer, widths.optimizer), fmt::format("{:.4g}", states.sum()),
          fmt::format("{:.4g}", sent), of_ddp > 0 ? fmt::format("{:.3g}", sent / of_ddp) : ""});
   }
-  return table.text(columns) + base::wrap(words_of(widths, ranks), columns);
+  return table.text(columns) + base::wrap(meanings_of(widths, ranks), columns);
 }
 
 std::string strategies_json(const plan::StateWidths& widths, const plan::ShardRanks& ranks) {
