@@ -3,6 +3,7 @@
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/notify.h"
+#include "hanji/cli/timing_notice.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/train/decide_job.h"
 #include "hanji/train/verify.h"
@@ -14,7 +15,8 @@ namespace {
 int verify_job(const JobOptions& options) {
   const train::DecidedJob decided = train::decide_job(
       {.load = [&](plan::ConfigSources sources) { return options.load(std::move(sources)); },
-       .purpose = train::Purpose::kVerify});
+       .purpose = train::Purpose::kVerify,
+       .on_timing = timing_notice()});
   if (const int code = report_mistakes(decided.checked); code != 0) return code;
   const train::JoinedJob& job = *decided.job;
   const report::Certificate certificate =
