@@ -46,7 +46,7 @@ constexpr std::array<Lane, 8> kInfiniband = {{{"SDR", 2001, 2.5, 8, 10, 5},
                                               {"QDR", 2007, 10, 8, 10, 1.3},
                                               {"FDR", 2011, 14.0625, 64, 66, 0.7},
                                               {"EDR", 2014, 25.78125, 64, 66, 0.5},
-                                              {"HDR", 2018, 50, 1, 1, 0.5},
+                                              {"HDR", 2018, 50, 1, 1, 0.6},
                                               {"NDR", 2022, 100, 1, 1, 0},
                                               {"XDR", 2024, 200, 1, 1, 0}}};
 
@@ -67,7 +67,7 @@ constexpr std::array<EthernetRate, 9> kEthernet = {{{1, "802.3ab", 1999, 0},
                                                     {800, "802.3df", 2024, 0}}};
 
 constexpr const char* kInfinibandLatency =
-    "adapter to adapter, as ArchWiki, InfiniBand (read 2026-11) has it; HDR is below its figure";
+    "of adapters, Wikipedia, InfiniBand (read 2026-11); HDR is below its figure";
 constexpr const char* kEthernetLatency =
     "program to program over TCP, Larsen et al., SBAC-PAD 2007, at best";
 
@@ -138,8 +138,8 @@ std::string latency_text(const NominalLink& link) {
 std::string notes_text() {
   return fmt::format(
       "\nGB = 10^9 bytes. Rates are after line coding and before packet headers.\n"
-      "since: the year of the standard (Ethernet), of the first products (InfiniBand, by "
-      "Wikipedia).\n"
+      "since: the year of the standard (Ethernet), of the generation (InfiniBand, same "
+      "source).\n"
       "latency: of a small message, one way; no specification names one. InfiniBand: {}. Ethernet: "
       "{}; over RoCE it is 1.3 us (Mellanox, ConnectX-2 EN with RoCE, 2010-04): the protocol "
       "decides, more than the generation.\n"

@@ -79,6 +79,7 @@ TEST(Nominal, NetworksHaveYearsAndLatenciesOfTheirOwn) {
     return *std::ranges::find(all, name, &NominalLink::name);
   };
   EXPECT_DOUBLE_EQ(link("InfiniBand QDR 4x").latency_seconds, 1.3e-6);
+  EXPECT_DOUBLE_EQ(link("InfiniBand HDR 4x").latency_seconds, 0.6e-6);
   EXPECT_DOUBLE_EQ(link("Ethernet 10G").latency_seconds, 10e-6);
   EXPECT_EQ(link("InfiniBand XDR 4x").latency_seconds, 0) << "no figure was found";
   EXPECT_EQ(link("InfiniBand XDR 4x").latency_source, "");
