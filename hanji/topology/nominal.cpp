@@ -138,8 +138,8 @@ std::string latency_text(const NominalLink& link) {
 std::string notes_text() {
   return fmt::format(
       "\nGB = 10^9 bytes. Rates are after line coding and before packet headers.\n"
-      "since: the year of the standard (Ethernet), of the generation (InfiniBand, same "
-      "source).\n"
+      "since: the year of the standard (Ethernet), of the generation (InfiniBand, as "
+      "Wikipedia has it).\n"
       "latency: of a small message, one way; no specification names one. InfiniBand: {}. Ethernet: "
       "{}; over RoCE it is 1.3 us (Mellanox, ConnectX-2 EN with RoCE, 2010-04): the protocol "
       "decides, more than the generation.\n"
