@@ -1,4 +1,5 @@
 #include "hanji/report/step_timeline.h"
+#include "hanji/base/units.h"
 
 #include <fmt/format.h>
 
@@ -126,17 +127,25 @@ class Traces {
   Result<StepTimeline> from_traces(int64_t step) const {
     StepTimeline timeline{.step = step, .is_traced = true};
     double first = traces_.begin()->second.steps().at(step).begin;
-    for (const auto& [rank, trace] : traces_) first = std::min(first, trace.steps().at(step).begin);
+    std::optional<double> error = 0;
+    for (const auto& [rank, trace] : traces_) {
+      first = std::min(first, trace.steps().at(step).begin);
+      const auto own = trace.clock_error();
+      error = own && error ? std::optional(std::max(*own, *error)) : std::nullopt;
+    }
     for (const auto& [rank, trace] : traces_) {
       const TraceSteps::Window window = trace.steps().at(step);
-      const double origin = several_hosts_ ? window.begin : first;
+      const double origin = several_hosts_ && !error ? window.begin : first;
       timeline.seconds = std::max(timeline.seconds, window.end - origin);
       HANJI_ASSIGN_OR_RETURN(auto spans,
                              trace.spans(step, origin, kResolution * (window.end - window.begin)));
       timeline.ranks.push_back({rank, std::move(spans)});
     }
     if (several_hosts_) {
-      timeline.note = "each rank from its own begin of the step: hosts have clocks of their own";
+      timeline.note = error ? fmt::format("the clocks of the hosts agree within {}",
+                                          base::format_seconds(*error))
+                            : "each rank from its own begin of the step: hosts have clocks of "
+                              "their own, which the traces do not align";
     }
     return timeline;
   }

@@ -77,6 +77,37 @@ TEST(StepTimeline, IsCutFromTheTracesOfAllRanks) {
   EXPECT_THAT(read_timelines(run).at(0).note, HasSubstr("no more"));
 }
 
+TEST(StepTimeline, RanksOfOtherHostsLieWhereTheirClocksWereAligned) {
+  const test::TemporaryFolder folder;
+  RunRecords run = with_slow_step(7);
+  run.folder = folder.path();
+  run.plan.hosts.ranks = {1, 1};
+  std::filesystem::create_directories(folder.path() / "trace");
+  const auto write = [&](int rank, const std::string& clock) {
+    std::string text = trace_of(7);
+    text.insert(1, clock);
+    if (rank == 1) {  // 5 ms later
+      for (const std::string_view from : {"\"ts\":1000000", "\"ts\":1040000", "\"ts\":1050000"}) {
+        for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + 1)) {
+          text[at + 8] = '5';
+        }
+      }
+    }
+    const auto path = folder.path() / "trace" / ("rank." + std::to_string(rank) + ".json");
+    ASSERT_TRUE(base::write_file_atomic(path, text).ok());
+  };
+  write(0, R"("clock":{"of":"this host","error_ns":0},)");
+  write(1, R"("clock":{"of":"rank 0","offset_ns":7,"drift_ppm":0.1,"error_ns":200000},)");
+  const StepTimeline aligned = read_timelines(run).at(1);
+  ASSERT_TRUE(aligned.is_traced) << aligned.note;
+  EXPECT_NEAR(aligned.ranks[1].spans[0].begin - aligned.ranks[0].spans[0].begin, 0.005, 1e-9);
+  EXPECT_EQ(aligned.note, "the clocks of the hosts agree within 200 us");
+  write(1, "");
+  const StepTimeline apart = read_timelines(run).at(1);
+  EXPECT_EQ(apart.ranks[1].spans[0].begin, 0);
+  EXPECT_THAT(apart.note, HasSubstr("do not align"));
+}
+
 TEST(StepTimeline, DamagedTraceIsNamedAndTheAccountsStandIn) {
   const test::TemporaryFolder folder;
   RunRecords run = with_slow_step(7);

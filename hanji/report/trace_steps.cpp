@@ -104,6 +104,14 @@ Result<TraceSteps> TraceSteps::open(const std::filesystem::path& path) {
   return trace;
 }
 
+std::optional<double> TraceSteps::clock_error() const {
+  constexpr std::string_view kClock = "\"clock\":{", kError = "\"error_ns\":";
+  const size_t clock = text_.find(kClock), end = text_.find('}', clock);
+  const size_t error = text_.find(kError, clock);
+  if (clock == text_.npos || error > end) return std::nullopt;
+  return static_cast<double>(std::atoll(text_.c_str() + error + kError.size())) * 1e-9;
+}
+
 Result<std::vector<TimelineSpan>> TraceSteps::spans(int64_t step, double origin,
                                                     double resolution) const {
   const Window window = steps_.at(step);

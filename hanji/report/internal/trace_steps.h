@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ class TraceSteps {
     double end = 0;
   };
   const std::map<int64_t, Window>& steps() const { return steps_; }
+  /// Seconds by which its times may differ from those of rank 0's host; absent: an older trace does not tell.
+  std::optional<double> clock_error() const;
 
   /// What the rank did in `step`, cut to it, in seconds since `origin`; spans of one kind that are closer than
   /// `resolution` are one.
