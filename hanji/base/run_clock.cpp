@@ -103,8 +103,7 @@ int64_t resumed_ns() { return clock_of_process().resumed_ns(now_ns()); }
 class PauseWatch::Ticker {
  public:
   Ticker() : process_(::getpid()) {
-    const HeldStopSignals held;  // they are the program's
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_without_stop_signals([this] { run(); });
   }
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;

@@ -1,5 +1,7 @@
 #include "hanji/base/stop_signals.h"
 
+#include <utility>
+
 namespace hanji::base {
 namespace {
 
@@ -32,6 +34,11 @@ HeldStopSignals::HeldStopSignals() {
 }
 
 HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+std::thread start_without_stop_signals(std::function<void()> body) {
+  const HeldStopSignals held;  // which the thread inherits
+  return std::thread(std::move(body));
+}
 
 void reset_stop_signals(bool held) {
   for (const int signal : kStopSignals) {

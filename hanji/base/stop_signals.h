@@ -2,6 +2,8 @@
 
 #include <array>
 #include <csignal>
+#include <functional>
+#include <thread>
 #include <vector>
 
 namespace hanji::base {
@@ -29,6 +31,10 @@ class HeldStopSignals {
  private:
   sigset_t before_;
 };
+
+/// Starts a thread that stop signals never reach: they are the program's. It holds them from before it runs until it
+/// is gone, as one that nobody reads any more, and that a thread lets through at its end, would end the process.
+std::thread start_without_stop_signals(std::function<void()> body);
 
 /// What a forked child does with stop signals before it calls exec: handlers of this program end,
 /// ignored ones stay ignored.

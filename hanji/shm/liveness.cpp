@@ -127,7 +127,7 @@ Watchdog::Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base:
       own_(std::move(own)),
       pauses_(std::move(pauses)),
       stopped_(pidfds_.size()),
-      thread_([this] { run(); }) {}
+      thread_(base::start_without_stop_signals([this] { run(); })) {}
 
 Watchdog::~Watchdog() {
   const uint64_t one = 1;
@@ -139,8 +139,6 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::run() {
-  // They are the program's: one that ends a run with a checkpoint must reach the thread that waits.
-  const base::HeldStopSignals held;
   while (true) {
     beat();
     const auto next = base::Deadline::after(std::min(options_.heartbeat, check_heartbeats()));

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/barrier.h"
 #include "hanji/shm/call_site.h"
@@ -243,6 +244,22 @@ TEST(Processes, RanksThatAreAllPausedAreNotLateNorNamed) {
   });
   ::waitpid(tester, nullptr, 0);
   EXPECT_THAT(answers, testing::Each(""));
+}
+
+/// As where a rank ends in order by another's word, before it has read a signal of its own.
+TEST(Watchdog, ASignalThatNobodyHasReadDoesNotEndTheProcessWhenItEnds) {
+  const int child = ::fork();
+  if (child == 0) {
+    auto watchdog = Watchdog::start(test::make_segment(1), 0, {}, {}).or_throw();
+    const base::HeldStopSignals held;
+    ::kill(::getpid(), SIGTERM);
+    watchdog.reset();
+    ::_exit(7);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST(Watchdog, BeatsAndLeaves) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "hanji/base/run_clock.h"
+#include "hanji/base/stop_signals.h"
 #include "hanji/launch/control_plane/authenticator.h"
 #include "hanji/launch/control_plane/sessions.h"
 #include "hanji/launch/control_plane/table.h"
@@ -46,7 +47,7 @@ class Server::Impl {
   }
 
   void start(Server& self) {
-    thread_ = std::thread([this, &self] { run(self); });
+    thread_ = base::start_without_stop_signals([this, &self] { run(self); });
   }
 
   void set_world_size(int world_size) {
