@@ -19,7 +19,7 @@ class LiveScreen {
   void draw(std::string_view page);
 
  private:
-  std::vector<int> widths_;  ///< Of the lines that were drawn last.
+  std::vector<int> widths_;  ///< Columns of the lines that were drawn last.
 };
 
 }  // namespace hanji::cli

@@ -20,7 +20,7 @@ namespace {
 struct ReportOptions {
   std::vector<std::string> runs;
   std::optional<std::string> steps, against, svg, html;
-  std::optional<int64_t> operations;  ///< Of this rank.
+  std::optional<int64_t> operations;  ///< The rank whose operations are shown.
   bool as_json = false, is_scaling = false;
 
   bool is_comparison() const { return runs.size() > 1 || against; }

@@ -26,7 +26,7 @@ struct PartChange {
   StepPart part = StepPart::kStep;
   int rank = -1;             ///< -1: the mean over ranks.
   std::string axis = {};     ///< Empty: all calls.
-  bool is_measured = false;  ///< Of both runs.
+  bool is_measured = false;  ///< Both runs tell it.
   MedianChange change = {};
 };
 
@@ -34,11 +34,11 @@ struct PartChange {
 struct ComparedRun {
   std::string folder;
   std::string description;  ///< "gpt, 2 ranks (dp=2), float32"
-  int64_t first_step = 0;   ///< That counts; 0: none.
+  int64_t first_step = 0;   ///< The first that counts; 0: none.
   int64_t last_step = 0;
-  double correlation_time = 1;  ///< Of its steps.
-  size_t lines = 0;             ///< Of steps that count.
-  double cpu_share = 1;         ///< As cpu_share() of step_lines.h.
+  double correlation_time = 1;  ///< Steps that count as one.
+  size_t lines = 0;             ///< Lines of steps that count.
+  double cpu_share = 1;         ///< cpu_share() of step_lines.h.
 };
 
 /// What changed from one run to another.

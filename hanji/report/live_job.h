@@ -15,10 +15,10 @@ namespace hanji::report {
 struct LiveRank {
   int rank = 0;
   std::string state;  ///< "R", "S", "T": the kernel's letter; "dead", "left", "never came".
-  int64_t step = -1;  ///< That it is in, or has done last; -1: it records none.
+  int64_t step = -1;  ///< The step that it is in, or has done last; -1: it records none.
   std::string phase;  ///< "forward"; empty: not known.
   std::string call;   ///< "all_reduce, waits 20 ms"; empty: none yet.
-  std::optional<int64_t> resident_bytes = {};  ///< Of its process.
+  std::optional<int64_t> resident_bytes = {};  ///< Memory of its process.
   std::optional<StepAccount> recent = {};      ///< The sum of its last steps.
 };
 

@@ -20,7 +20,7 @@ struct OperationRow {
   double seconds = 0;        ///< Without operations within it.
   double flops = 0;          ///< 0: it moves bytes.
   int64_t bytes = 0;         ///< Each operand once: caches make it less or more.
-  int64_t memory_bytes = 0;  ///< Of tensors, the most after a call.
+  int64_t memory_bytes = 0;  ///< The most bytes of tensors after a call.
   bool operator==(const OperationRow&) const = default;
 };
 
@@ -41,8 +41,8 @@ struct OperationsRecord {
   int64_t first_step = 1, last_step = 1;  ///< Counted from 1.
   int threads = 1;
   Roof roof;
-  double seconds = 0;  ///< Of the profiled steps together.
-  double waits = 0;    ///< Of these, for samples, other ranks and bytes.
+  double seconds = 0;  ///< The profiled steps together.
+  double waits = 0;    ///< The part of these for samples, other ranks and bytes.
   /// Medians of the profiled steps and of up to 10 others on each side; nothing where there are none.
   double step_seconds = 0;
   std::optional<double> other_step_seconds = {};
@@ -72,7 +72,7 @@ struct RoofPoint {
   double flops_per_byte = 0;
   double flops_per_second = 0;
   double bytes_per_second = 0;
-  /// Of the roof at this intensity; of the bandwidth for what has no flops. Above 1: it is counted wrongly, or its
+  /// The share of the roof at this intensity; of the bandwidth for what has no flops. Above 1: it is counted wrongly, or its
   /// operands lie in caches. Nothing where the roof or the time is not known.
   std::optional<double> share = {};
 };

@@ -42,7 +42,7 @@ constexpr std::array<PictureClass, 16> kClasses = {{
     {"planned", PageColour::kText, PageColour::kBackground, 3},
 }};
 
-/// Of page and tables; pictures follow.
+/// The style of page and tables; that of pictures follows.
 constexpr std::string_view kLayout = R"(*{box-sizing:border-box}
 body{margin:0;background:var(--background);color:var(--text);font:15px/1.5 system-ui,"DejaVu Sans",sans-serif}
 main{max-width:960px;margin:0 auto;padding:16px}

@@ -95,7 +95,7 @@ std::string prices_text(const plan::CapacityQuery& query, const std::vector<Axis
          table.text(columns);
 }
 
-/// Of a block of the evoformer's default sizes, which no GPT has.
+/// Moves of a block of the evoformer's default sizes, which no GPT has.
 std::string axial_text(int ranks, int64_t element_bytes) {
   const layout::AxialBlock block{.ranks = ranks};
   int64_t elements = 0;

@@ -14,7 +14,8 @@ struct AxisMeaning {
   std::string_view axis;
   bool same_samples = false;    ///< Its ranks see the same samples.
   bool sums_gradients = false;  ///< Gradients are summed over them: they have the same parameters.
-  std::vector<std::string_view> families = {};  ///< Whose layers it cuts; empty: it cuts none.
+  std::vector<std::string_view> families =
+      {};  ///< The families whose layers it cuts; empty: it cuts none.
 };
 /// All of layout::kAxisNames, in that order.
 std::vector<AxisMeaning> axis_meanings();
@@ -25,7 +26,7 @@ struct AxisPrice {
   std::vector<plan::MeshChoice> choices;  ///< The best, if a mesh of it serves.
   std::string refused = {};               ///< Else why not.
 };
-/// Of all axes that cut query.model, with all its ranks on the one axis. Errors: as plan::choose_meshes().
+/// Prices all axes that cut query.model, with all its ranks on the one axis. Errors: as plan::choose_meshes().
 Result<std::vector<AxisPrice>> price_axes(const plan::CapacityQuery& query);
 
 /// What each axis cuts and sums, what the keys say of it, and what it moves of that model.

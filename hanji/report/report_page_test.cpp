@@ -114,7 +114,7 @@ TEST(ReportPage, NumbersAreNeverMinusZeroOrNoNumbers) {
   EXPECT_THAT(page, Not(testing::ContainsRegex("\\bnan\\b|\\binf\\b")));
 }
 
-/// As many spans as read_timelines() leaves of a step, of each kind on each rank.
+/// So many spans as read_timelines() leaves of a step, of each kind on each rank.
 StepTimeline dense_timeline(int ranks) {
   StepTimeline timeline{.step = 7, .seconds = 1, .is_traced = true};
   for (int rank = 0; rank < ranks; ++rank) {

@@ -19,8 +19,9 @@ struct RunRate {
   std::string_view targets;     ///< "tokens", "images", "pairs".
   double flops_per_second = 0;  ///< Floating operations of the model's products, of all ranks.
   std::optional<double> of_measured;  ///< products_rate(); absent: no rate was measured.
-  std::optional<double> of_peak;      ///< Of the fastest products published of the ranks' devices.
-  std::string device;  ///< Of plan::known_devices(); empty: the plan names none of them.
+  std::optional<double>
+      of_peak;         ///< The share of the fastest products published of the ranks' devices.
+  std::string device;  ///< One of plan::known_devices(); empty: the plan names none of them.
 };
 /// Absent where no step was measured.
 std::optional<RunRate> rate_of(const RunRecords& run, const Verdict& verdict);
@@ -29,14 +30,14 @@ std::optional<RunRate> rate_of(const RunRecords& run, const Verdict& verdict);
 struct AxisFacts {
   std::string axis;
   double calls = 0;
-  double bytes = 0;  ///< Of the rank's tensors.
+  double bytes = 0;  ///< Bytes of the rank's tensors.
   std::optional<double> exposed_transfer;
   std::optional<double> skew;
   std::optional<double>
       bytes_per_second;     ///< bytes over exposed_transfer; absent if that is 0 or unknown.
   bool is_network = false;  ///< A group of it lies on several hosts.
   double link_bytes_per_second =
-      0;  ///< Of the plan: of a host's link, else of its memory; 0: not known.
+      0;  ///< The plan's: of a host's link, else of its memory; 0: not known.
 };
 std::vector<AxisFacts> axes_of(const RunRecords& run);
 
@@ -45,7 +46,7 @@ std::optional<StepAccount> sum_of_steps(const RunRecords& run);
 
 /// Who waits for whom in a mean step; a rank records its longest waits of each step.
 struct WaitFacts {
-  int rank = 0;         ///< That waits,
+  int rank = 0;         ///< The one that waits,
   int awaited = 0;      ///< for this one,
   std::string routine;  ///< in calls of this; may be empty.
   double seconds = 0;
@@ -57,9 +58,9 @@ std::vector<WaitFacts> longest_waits(const RunRecords& run, size_t most);
 struct ComputeParts {
   int rank = 0;
   double forward = 0, backward = 0, optimizer = 0;
-  double other = 0;  ///< Of the computing, what is none of these.
+  double other = 0;  ///< What of the computing is none of these.
 };
-/// Of the ranks whose accounts tell computing from waiting and have these parts.
+/// Lists the ranks whose accounts tell computing from waiting and have these parts.
 std::vector<ComputeParts> compute_parts_of(const RunRecords& run);
 
 /// What checkpoints cost, as the run's summary says.
@@ -76,7 +77,7 @@ struct OutcomeFacts {
   std::optional<double> train_loss, validation_loss;
   std::optional<int64_t> skipped_steps, steps_without_targets;
   std::optional<SavingFacts> saving;
-  std::vector<int64_t> peak_bytes;      ///< Of tensors, by rank; empty: not known.
+  std::vector<int64_t> peak_bytes;      ///< Bytes of tensors, by rank; empty: not known.
   std::vector<Comparison> comparisons;  ///< Plan against run; empty: not known.
   std::string last_failure;  ///< What ended the run or an earlier try of it; may be empty.
   std::optional<double> step_seconds;  ///< Median of a step.

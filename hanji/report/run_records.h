@@ -29,7 +29,7 @@ struct RunRecords {
   std::string certificate;  ///< certificate.json of `hanji verify`; empty: there is none.
   std::string flight;       ///< logs/flight.json of the last failure; empty: none is left.
   TrainingLog log;          ///< run.jsonl.
-  std::vector<OperationsRecord> operations;  ///< Of profiled steps, by rank.
+  std::vector<OperationsRecord> operations;  ///< Operations of profiled steps, by rank.
 };
 
 /// Reads plan.json, summary.json and the accounts of `folder`: what a verdict needs. A line that a killed rank has left

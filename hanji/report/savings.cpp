@@ -137,7 +137,7 @@ class Finder {
     return degree > 1 ? degree : static_cast<int>(plan_.shares.size());
   }
 
-  /// Of what a call of so many bytes takes, what one of a few would take as well.
+  /// The share of what a call of so many bytes takes that one of a few would take as well.
   double latency_share(int ranks, int64_t bytes) const {
     if (ranks < 2 || bytes < 1) return 0;
     const plan::Link& link = plan_.hosts.link;

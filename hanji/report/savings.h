@@ -41,7 +41,7 @@ struct Saving {
 
 /// What mending each cause saves, and all of them together.
 struct Savings {
-  double step_seconds = 0;  ///< Of the step as it is replayed.
+  double step_seconds = 0;  ///< The step as it is replayed.
   double all = 0;           ///< What mending everything saves that is not planned.
   std::vector<Saving>
       causes;  ///< In no order, those above 0; those that were not measured have no seconds.

@@ -194,7 +194,7 @@ void keep_enough(ScalingStudy& study) {
   }
 }
 
-/// Of ranks with cores of their own.
+/// Doubts sizes whose ranks have cores of their own and lost time on them.
 void doubt_stolen_time(ScalingStudy& study) {
   for (const ScalingSize& size : study.sizes) {
     if (!size.is_fitted || size.cpu_share >= kLeastCpuShare) continue;

@@ -31,7 +31,7 @@ struct ScalingForecast {
 struct ScalingStudy {
   std::string job;  ///< "nano, float32, 1 thread a rank"
   BatchRule batch = BatchRule::kFixed;
-  int64_t global_batch = 0;  ///< Of the fewest ranks.
+  int64_t global_batch = 0;  ///< Samples of a step of the fewest ranks.
   bool has_parts = true;     ///< The engine tells transfer from waiting.
   std::vector<ScalingSize> sizes;
   ScalingLaw law;

@@ -14,7 +14,7 @@ std::vector<double> planned_work(const plan::Plan& plan);
 /// A rank that computes longer than its work and the others of its stage explain.
 struct SlowRank {
   size_t index = 0;
-  double excess = 0;  ///< Of its computing; 0.1: it takes 1.1 times as long.
+  double excess = 0;  ///< What it computes longer; 0.1: it takes 1.1 times as long.
 };
 
 /// The ranks whose excess no chance explains, the slowest first.

@@ -38,7 +38,7 @@ std::vector<StepLine> step_lines(const RunRecords& run);
 /// What a step is divided into.
 enum class StepPart : uint8_t { kStep, kCompute, kData, kTransfer, kSkew };
 
-/// As tables name it: "step", "compute", "samples", "moving bytes", "waiting".
+/// Its name in tables: "step", "compute", "samples", "moving bytes", "waiting".
 std::string_view name_of(StepPart part);
 
 /// Seconds of a step; nothing where the engine does not tell.

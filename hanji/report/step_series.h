@@ -16,7 +16,7 @@ inline constexpr int64_t kSeriesColumns = 640;
 struct SeriesColumn {
   int64_t column = 0;  ///< In [0, num_columns()).
   double shortest = 0;
-  double longest = 0;  ///< Of that step are the parts.
+  double longest = 0;  ///< The step of these parts.
   double data = 0;
   std::optional<double> exposed_transfer = {};
   std::optional<double> skew = {};
@@ -36,7 +36,7 @@ int64_t num_columns(int64_t steps);
 /// The column of a step, counted from 1.
 int64_t column_of(int64_t step, int64_t steps);
 
-/// Of a run of `steps` steps. An account of several steps counts as so many like their mean.
+/// Columns of a run of `steps` steps. An account of several steps counts as so many like their mean.
 RankSeries series_of(const RankSteps& rank, int64_t steps);
 
 /// The last step that any rank has recorded.

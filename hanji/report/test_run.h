@@ -30,12 +30,12 @@ struct MadeRun {
   int64_t steps = 60;
   uint64_t seed = 1;
   double noise =
-      0.01;  ///< Of the computing, of each rank and step; as much again common to all ranks.
+      0.01;  ///< Deviation of the computing, of each rank and step; as much again common to all ranks.
   std::function<Own(int rank, int64_t step)> own = [](int, int64_t) { return Own{}; };
   int tp = 1, pp = 1;
   std::vector<double> cut = {};  ///< First layers of stages; empty: as a plan cuts them.
   int64_t batch = 0;             ///< Samples of a step; 0: 16 of each data coordinate.
-  double kept = 0;               ///< Of the noise of a step, what the next one has, too.
+  double kept = 0;               ///< The share of the noise of a step that the next one has, too.
   double plan_error = 0;         ///< Deviation of a stage's work from the planned.
   std::function<void(plan::PlanInputs&)> change = [](plan::PlanInputs&) {};
 };
@@ -254,7 +254,7 @@ class MadeSteps {
   plan::Plan plan_;
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
-  std::vector<double> noise_;  ///< Of each rank, and what all have in common.
+  std::vector<double> noise_;  ///< Noise of each rank, and what all have in common.
   std::vector<Clock> clocks_;
   std::vector<int> rank_of_stage_;
   std::vector<double> stage_work_;  ///< In means of a rank.

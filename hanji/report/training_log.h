@@ -24,7 +24,7 @@ struct TrainingLog {
     std::string text;
   };
 
-  std::vector<Point> train_losses;  ///< Of steps with a valid target and a finite loss.
+  std::vector<Point> train_losses;  ///< Losses of steps with a valid target and a finite loss.
   std::vector<Point> validation_losses;
   std::string metric_name;     ///< Metric of validation beside the loss; empty: the model has none.
   std::vector<Point> metrics;  ///< Its values.

@@ -13,7 +13,7 @@ namespace hanji::report {
 struct Verdict {
   Cause cause = Cause::kNotMeasured;
   int rank = -1;      ///< The one to look at; -1: none.
-  std::string where;  ///< As in Saving.
+  std::string where;  ///< The same as in Saving.
   double step_seconds = 0;
   double lost_seconds =
       0;  ///< What mending all causes saves of a step that its plan has not chosen.

@@ -127,7 +127,7 @@ TEST(Verdict, SeveralSlowRanksAreNamedTogether) {
   EXPECT_GT(*verdict.saving_seconds, 0.015) << "mending one alone would save nothing";
 }
 
-/// Of a run whose ranks all wait for samples.
+/// A run whose ranks all wait for samples.
 RunRecords waiting_for_samples(double reading, std::optional<double> fetching) {
   RunRecords run = make({.own = [](int, int64_t) { return Own{.data = 0.03}; }});
   run.plan.times.sample_parts = {{"read", 1e-4}, {"decode", 3e-3}, {"center_crop", 1e-3}};

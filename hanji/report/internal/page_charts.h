@@ -19,7 +19,7 @@ std::string timeline_picture(const StepTimeline& timeline);
 /// bytes, waits.
 struct StripsPicture {
   std::string svg;
-  double scale_seconds = 0;  ///< Of the height of a strip.
+  double scale_seconds = 0;  ///< Seconds of the height of a strip.
   double longest_seconds = 0;
   bool is_told =
       true;  ///< False: the engine tells computing, moving bytes and waiting for ranks apart nowhere.
