@@ -19,7 +19,7 @@ STRATEGIES = {"ddp": [], "zero3": ["parallel.data=zero3"], "server": ["parallel.
 FAULTS = {"none": (0, 0), "slow by 12 %": (0.12, 0), "slow by 25 %": (0.25, 0), "reader": (0, 1.0)}
 JOB = ["train.steps=60", "train.global_batch=256", "train.grain=64", "train.evaluate_every=1000", "train.evaluate_batches=1",
        "train.schedule=constant", "train.warmup_steps=0", "data.workers=0", "run.ranks=2"]
-NAMED = 0.95
+NAMED = 0.85  # Of a machine whose first core serves the system, too: there rank 0 is 2 to 8 % slower in clean runs.
 # Jobs of `hanji train` that are uneven by their configuration: cause, rank.
 UNEVEN = {("uneven_shares", 1): ["--set", "train.split=[1, 3]", "--set", "train.global_batch=32"],
           ("uneven_stages", 0): ["--mesh", "pp=2", "--set", "pipeline.cut=[4]"]}

@@ -19,6 +19,7 @@ namespace {
 constexpr double kFaultSeconds = 1e-4;  // Of a page from a fast disk, at least.
 constexpr double kWaitsAlone = 1.5;     // Times what the next rank waits or lacks.
 constexpr double kHalf = 0.5;
+constexpr double kMissed = 2;    // Times the predicted transfer: less is what the plan has chosen.
 constexpr size_t kMaxNamed = 3;  // Ranks in a sentence.
 
 std::string part_of(double part, double whole) {
@@ -38,18 +39,19 @@ class Finder {
         step_(replay_.seconds({})) {}
 
   Savings find() const {
-    const Without mended{
+    const Saving bytes = transfer();
+    Without mended{
         .data = true, .transfer = true, .stolen = true, .unevenness = true, .slow_ranks = slow_};
-    Without all = mended;
-    all.bubble = true;
-    const double best = replay_.seconds(all);
     const double filled = replay_.seconds(mended);
-    Savings found{.step_seconds = step_, .all = step_ - filled};
+    mended.bubble = true;
+    const double best = replay_.seconds(mended);
+    const double planned = bytes.is_planned ? *bytes.seconds : 0;
+    Savings found{.step_seconds = step_, .all = step_ - filled - planned};
     const auto keep = [&](const Saving& one) {
       if (!one.seconds || *one.seconds > 0) found.causes.push_back(one);
     };
     keep(data());
-    keep(transfer());
+    keep(bytes);
     keep(stolen());
     if (!slow_.empty()) keep(slow_rank());
     keep(unevenness());
@@ -115,6 +117,7 @@ class Finder {
       if (!one.exposed_transfer) continue;
       if (busiest == nullptr || *one.exposed_transfer > *busiest->exposed_transfer) busiest = &one;
     }
+    saving.is_planned = *saving.seconds < kMissed * plan_.predicted.exposed_transfer_seconds;
     saving.sentence = "bytes move while nothing is computed";
     if (busiest == nullptr || busiest->calls == 0) return saving;
     saving.where = busiest->axis;

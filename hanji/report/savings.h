@@ -36,7 +36,8 @@ struct Saving {
   std::string where = {};  ///< The axis, or the routine in which the others wait; may be empty.
   std::optional<double> seconds = {};  ///< Absent: it was not measured.
   std::string sentence = {};           ///< For people, without the saving.
-  bool is_planned = false;             ///< The plan has chosen it: a bubble, or computing again.
+  bool is_planned =
+      false;  ///< The plan has chosen it: a bubble, computing again, bytes that it predicted.
 };
 
 /// What mending each cause saves, and all of them together.

@@ -13,9 +13,10 @@
 namespace hanji::report {
 namespace {
 
-constexpr double kMinShare = 0.01;     // Of a step: smaller savings are no cause.
-constexpr double kComputeBound = 0.9;  // Of a step.
-constexpr double kSlowProducts = 0.7;  // Of their measured rate: larger micro-batches may help.
+constexpr double kMinShare = 0.01;       // Of a step: smaller savings are no cause.
+constexpr double kComputeBound = 0.9;    // Of a step.
+constexpr double kUsualTransfer = 0.05;  // Of a step.
+constexpr double kSlowProducts = 0.7;    // Of their measured rate: larger micro-batches may help.
 
 Verdict not_measured(const std::string& why) { return {.sentence = "not measured: " + why}; }
 
@@ -40,9 +41,14 @@ std::vector<Saving> worth_naming(const Savings& savings) {
   return causes;
 }
 
-double sum_of_losses(const std::vector<Saving>& causes) {
+/// What the first cause is measured by. Ranks that work together move some bytes, however well they do.
+double sum_of_losses(const std::vector<Saving>& causes, double step) {
   double sum = 0;
-  for (const Saving& one : causes) sum += one.is_planned ? 0 : *one.seconds;
+  for (const Saving& one : causes) {
+    const bool is_usual = &one != &causes.front() && one.cause == Cause::kCommunication &&
+                          *one.seconds < kUsualTransfer * step;
+    sum += one.is_planned || is_usual ? 0 : *one.seconds;
+  }
   return sum;
 }
 
@@ -139,7 +145,8 @@ Verdict judge_run(const RunRecords& run) {
   if (!verdict.causes.empty()) {
     const Saving first = verdict.causes.front();
     const bool is_most =
-        first.is_planned || *first.seconds >= kMinShareOfLoss * sum_of_losses(verdict.causes);
+        first.is_planned ||
+        *first.seconds >= kMinShareOfLoss * sum_of_losses(verdict.causes, verdict.step_seconds);
     return is_most ? named(verdict, first) : several(verdict);
   }
   if (const Saving* one = unmeasured(run, savings)) return named(verdict, *one);
