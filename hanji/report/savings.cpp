@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
+#include <map>
 
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
@@ -31,12 +33,14 @@ class Finder {
   Finder(const RunRecords& run, const std::vector<LineParts>& lines)
       : run_(run),
         plan_(run.plan),
-        lines_(lines),
+        parts_(plan_.times.sample_parts),
         replay_(run.plan, lines),
         means_(mean_parts(lines)),
         sum_(sum_of_steps(run).value_or(StepAccount())),
         slow_(slow_ranks(run.plan, lines)),
-        step_(replay_.seconds({})) {}
+        step_(replay_.seconds({})) {
+    std::erase_if(parts_, [](const plan::SamplePart& part) { return part.name == "read"; });
+  }
 
   Savings find() const {
     const Saving bytes = transfer();
@@ -84,12 +88,7 @@ class Finder {
   std::string stage_of_loading() const {
     if (!sum_.fetching || sum_.reading <= 0) return "";
     if (*sum_.fetching >= kHalf * sum_.reading) return "read";
-    const auto& parts = plan_.times.sample_parts;
-    const plan::SamplePart* longest = nullptr;
-    for (const plan::SamplePart& part : parts) {
-      if (part.name == "read") continue;
-      if (longest == nullptr || part.seconds > longest->seconds) longest = &part;
-    }
+    const plan::SamplePart* longest = plan::longest_part(parts_);
     return longest == nullptr ? "" : longest->name;
   }
 
@@ -99,15 +98,11 @@ class Finder {
       return fmt::format(", {} of whose making is reading their bytes",
                          part_of(*sum_.fetching, sum_.reading));
     }
-    double all = 0, longest = 0;
-    for (const plan::SamplePart& part : plan_.times.sample_parts) {
-      if (part.name == "read") continue;
-      all += part.seconds;
-      if (part.name == stage) longest = part.seconds;
-    }
+    double all = 0;
+    for (const plan::SamplePart& part : parts_) all += part.seconds;
+    const double share = plan::longest_part(parts_)->seconds / all;
     return fmt::format(", {} of whose making is {}",
-                       part_of(longest / all * (sum_.reading - *sum_.fetching), sum_.reading),
-                       stage);
+                       part_of(share * (sum_.reading - *sum_.fetching), sum_.reading), stage);
   }
 
   Saving transfer() const {
@@ -203,25 +198,13 @@ class Finder {
 
   /// The routine in which the others wait longest for `rank`; empty: none was recorded.
   std::string awaited_in(int rank) const {
-    const auto is_for_it = [&](const WaitAccount& one) {
-      return one.rank == rank && !one.routine.empty();
-    };
-    std::vector<WaitAccount> waits;
-    for (const RankSteps& other : run_.ranks) {
-      for (const StepAccount& account : other.accounts) {
-        for (const WaitAccount& one : account.waits) {
-          if (!is_for_it(one)) continue;
-          const auto found = std::ranges::find(waits, one.routine, &WaitAccount::routine);
-          if (found == waits.end()) {
-            waits.push_back(one);
-          } else {
-            found->seconds += one.seconds;
-          }
-        }
-      }
+    std::map<std::string, double> seconds;
+    for (const WaitFacts& one : longest_waits(run_, std::numeric_limits<size_t>::max())) {
+      if (one.awaited == rank && !one.routine.empty()) seconds[one.routine] += one.seconds;
     }
-    const auto most = std::ranges::max_element(waits, {}, &WaitAccount::seconds);
-    return most == waits.end() ? "" : most->routine;
+    const auto most = std::ranges::max_element(
+        seconds, {}, [](const auto& of_routine) { return of_routine.second; });
+    return most == seconds.end() ? "" : most->first;
   }
 
   Saving unevenness() const {
@@ -295,7 +278,7 @@ class Finder {
 
   const RunRecords& run_;
   const plan::Plan& plan_;
-  const std::vector<LineParts>& lines_;
+  std::vector<plan::SamplePart> parts_;  ///< Parts of making a sample whose bytes are there.
   Replay replay_;
   std::vector<StepParts> means_;
   StepAccount sum_;

@@ -246,7 +246,7 @@ TEST(Processes, RanksThatAreAllPausedAreNotLateNorNamed) {
   EXPECT_THAT(answers, testing::Each(""));
 }
 
-/// As where a rank ends in order by another's word, before it has read a signal of its own.
+/// A rank ends so by the word of another one, before it has read a signal of its own.
 TEST(Watchdog, ASignalThatNobodyHasReadDoesNotEndTheProcessWhenItEnds) {
   const int child = ::fork();
   if (child == 0) {
