@@ -3,13 +3,16 @@ import json
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 from command import CommandTest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
 import page  # noqa: E402
+from docs import run_page  # noqa: E402
+from outputs import difference  # noqa: E402
 
 OURS = (".ci", "bench", "cmake", "docs", "examples", "fuzz", "hanji", "python", "tests", "tools")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in OURS for page in (ROOT / folder).rglob("*.md"))])
@@ -90,9 +93,9 @@ class Docs(CommandTest):
 
     def test_the_table_of_contents_names_every_page(self):
         contents = (ROOT / "docs" / "README.md").read_text()
-        for one in (ROOT / "docs").glob("*.md"):
-            if one.name != "README.md":
-                self.assertIn(f"({one.name})", contents)
+        for one in (ROOT / "docs").rglob("*.md"):
+            if one != ROOT / "docs" / "README.md":
+                self.assertIn(f"({one.relative_to(ROOT / 'docs')})", contents)
 
     def test_every_benchmark_has_its_command(self):
         names = re.search('names="([a-z_ ]+)"', (ROOT / "tools" / "bench.sh").read_text())[1].split()
@@ -128,6 +131,36 @@ class Docs(CommandTest):
         self.assertGreaterEqual(len(verbs), 5)
         for verb in verbs:
             self.assertIn(f"`hanji {verb}", readme)
+
+
+class ShownOutput(unittest.TestCase):
+    def test_measured_numbers_agree_by_sign_order_and_unit(self):
+        printed = "ring  1.2 ms  3.5 GB/s  ███  12 %\nsum 7\n"
+        self.assertEqual("", difference("ring 900 us 990 MB/s █ 40 %\nsum 7\n", printed, True))
+        for wrong in ("ring -1.2 ms 3.5 GB/s ██ 12 %\nsum 7", "ring 13 ms 3.5 GB/s ██ 12 %\nsum 7",
+                      "ring 1.2 ms 3.5 GB ██ 12 %\nsum 7", "tree 1.2 ms 3.5 GB/s ██ 12 %\nsum 7",
+                      "ring 1.2 ms 3.5 GB/s ██ 12 %\nsum 8"):
+            self.assertIn("is not what was printed", difference(wrong, printed, True), wrong)
+
+    def test_what_a_block_leaves_out_is_marked(self):
+        printed = "one\n  two 2\nthree\n"
+        for whole in (printed, "...\n  two ...\n...\n", "one ...\n...\nthree\n"):
+            self.assertEqual("", difference(whole, printed))
+        self.assertIn('"three" was printed and is not shown', difference("one\n  two 2\n", printed))
+        self.assertIn('"three" is not what was printed', difference("one\nthree\n", printed))
+        self.assertIn('"two 2" is not what was printed', difference("one\ntwo 2\n...\n", printed))
+
+    def test_a_page_is_compared_with_its_commands_and_written_again(self):
+        with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+            path = pathlib.Path(folder) / "a.md"
+            text = "![a](pictures/a.svg) ![b](pictures/b.svg)\n```sh\necho 5; echo 6 >a.svg\n```\n```output\n4\n```\n"
+            path.write_text(text + "```sh\nfalse\n```\n")
+            found = "\n".join(run_page(path, None, write=True))
+            for mistake in ("a.md:6: \"4\" is not what", "a.md:9: exit code 1, not 0", "pictures/a.svg is not what",
+                            "no command of the page writes b.svg"):
+                self.assertIn(mistake, found)
+            self.assertIn("```output\n5\n```", path.read_text())
+            self.assertEqual("6\n", (path.parent / "pictures" / "a.svg").read_text())
 
 
 if __name__ == "__main__":
