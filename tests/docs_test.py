@@ -91,6 +91,14 @@ class Docs(CommandTest):
                           ("2: gone.md", "2: parallel/gone.cpp", "7: gone.h", "9: bench/gone")],
                          list(missing_paths(contents, text)))
 
+    def test_every_test_that_a_chapter_names_exists(self):
+        tests = {f"{suite}.{name}" for one in (ROOT / "hanji").rglob("*_test.cpp")
+                 for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", one.read_text(), re.M)}
+        named = {name for one in (ROOT / "docs" / "learn").glob("*.md")
+                 for name in re.findall(r"`([A-Z]\w+\.[A-Z]\w+)`", one.read_text())}
+        self.assertEqual(set(), named - tests)
+        self.assertGreater(len(named), 5)
+
     def test_the_table_of_contents_names_every_page(self):
         contents = (ROOT / "docs" / "README.md").read_text()
         for one in (ROOT / "docs").rglob("*.md"):
