@@ -52,9 +52,8 @@ std::string marks_words(const MeshTable& table) {
   const auto busiest = std::ranges::max_element(table.fitting, {}, &MeshChoice::load);
   if (busiest == table.fitting.end() || !was_disturbed(*busiest)) return "";
   return fmt::format(
-      "*          timed while other processes used up to {:.0f} % of the CPUs: such rows may\n"
-      "           be too slow beside others; the next --meshes on a quieter machine times\n"
-      "           them again\n",
+      "*          timed while other processes used up to {:.0f} % of the CPUs: such rows may "
+      "be too slow beside others; the next --meshes on a quieter machine times them again\n",
       100 * busiest->load);
 }
 
