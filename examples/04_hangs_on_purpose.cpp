@@ -1,5 +1,5 @@
 // Rank 1 waits for a batch that never comes, so the others wait for it in step 3: a hang for
-// docs/debugging_a_hang.md. The deadline ends it after SECONDS, 300 unless given.
+// docs/learn/6_profiling.md. The deadline ends it after SECONDS, 300 unless given.
 //
 //   hanji run --ranks 2 04_hangs_on_purpose [SECONDS]
 #include <hanji/hanji.h>

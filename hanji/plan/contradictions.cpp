@@ -74,9 +74,10 @@ void check_profile(const Config& c, Found& found) {
                                  begin + 1, c.train.steps, steps->end)});
   }
   if (!steps.ok() || steps->size() == 0 || c.compute.device == Device::kCpu) return;
-  found.push_back({{"train.profile", "compute.device"},
-                   "train.profile times operations on CPUs alone, and compute.device is cuda",
-                   "leave train.profile out, and profile GPUs by nsys (docs/profiling.md)"});
+  found.push_back(
+      {{"train.profile", "compute.device"},
+       "train.profile times operations on CPUs alone, and compute.device is cuda",
+       "leave train.profile out, and profile GPUs by nsys (docs/learn/6_profiling.md)"});
 }
 
 void check_bits(const Config& c, Found& found) {
