@@ -361,6 +361,26 @@ class Data(CommandTest):
             self.assertTrue(done["per_second"][name] or done["why_not_cold"], name)
         self.assertIn("bound by", self.hanji("data", "bench", "x.beton").stdout)
 
+    def test_every_way_to_read_gives_the_same_bytes_of_an_epoch(self):
+        self.hanji("data", "make", "--generated", 40, "--size", 24, "--out", "x.beton")
+        job = ["data", "hash", "--data", "x.beton", "--epochs", 2, "--set", "train.global_batch=16",
+               "--set", "data.image_size=16", "--set", "data.stage=random_resized_crop, flip, normalise, mixup"]
+        done = json.loads(self.hanji(*job, "--json").stdout)
+        self.assertEqual([(one["ranks"], one["workers"], one["prefetch"]) for one in done["ways"]],
+                         [(ranks, *reading) for ranks in (1, 2, 3) for reading in ((0, 0), (2, 1), (2, 4))])
+        (epochs,) = {tuple(one["epochs"]) for one in done["ways"]}
+        self.assertEqual((len(set(epochs)), done["equal"], done["first_step_that_differs"]), (2, True, None))
+        self.assertEqual({one["samples"] for one in done["ways"]}, {72})
+        self.assertIn("the same bytes in all 9 ways", self.hanji(*job).stdout)
+        other = json.loads(self.hanji(*job, "--json", "--seed", 2).stdout)
+        self.assertNotEqual(other["ways"][0]["epochs"], list(epochs))
+        cached = json.loads(self.hanji(*job, "--json", "--set", "data.cache=process").stdout)
+        self.assertEqual({tuple(one["epochs"]) for one in cached["ways"]}, {epochs})
+        done = self.hanji("data", "hash", "--ranks", "0", "--workers", "x", expect=2)
+        self.assertIn("--ranks 0: '0' is no number from 1 to 1024", done.stderr)
+        self.assertIn("--workers x: 'x' is no number", done.stderr)
+        self.assertIn("17 ranks for a global batch of 16", self.hanji(*job, "--ranks", 17, expect=2).stderr)
+
     def test_a_flipped_byte_is_reported_with_its_page_and_sample(self):
         self.hanji("data", "make", "--generated", 9, "--size", 16, "--out", "a")
         content = (self.folder / "a").read_bytes()

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "hanji/cli/data_hash.h"
 #include "hanji/cli/data_images.h"
 #include "hanji/cli/data_make.h"
 #include "hanji/cli/data_text.h"
@@ -65,13 +66,14 @@ int verify_file(const DataOptions& options) {
 }  // namespace
 
 void add_data(Verb command) {
-  const Verb verb =
-      command.add_verb("data", "Make, show, convert, verify and time .beton files of samples");
+  const Verb verb = command.add_verb(
+      "data", "Make, show, convert, verify and time .beton files; hash what ranks read");
   verb.require_verb();
   add_data_make(verb);
   add_data_show(verb);
   add_data_convert(verb);
   add_data_bench(verb);
+  add_data_hash(verb);
   auto options = std::make_shared<DataOptions>();
   const auto add = [&](const char* name, const char* doc, int (*act)(const DataOptions&)) {
     const Verb sub = verb.add_verb(name, doc);

@@ -208,8 +208,6 @@ Result<Dataset> open_pairs(const plan::Config& config) {
                  .name = "generated pairs"};
 }
 
-namespace {
-
 data::LoaderOptions loader_options(const plan::Config& config, const Dataset& dataset) {
   data::LoaderOptions options{.seed = static_cast<uint64_t>(config.train.seed),
                               .num_samples = dataset.samples->num_train(),
@@ -225,8 +223,6 @@ data::LoaderOptions loader_options(const plan::Config& config, const Dataset& da
   }
   return options;
 }
-
-}  // namespace
 
 data::Loader make_loader(const plan::Plan& plan, const Dataset& dataset, layout::Range share) {
   data::LoaderOptions options = loader_options(plan.config, dataset);

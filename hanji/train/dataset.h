@@ -89,6 +89,8 @@ Result<Dataset> open_images(const plan::Config& config);
 /// Opens data.files for a model of tokens. Errors  as data::BetonFile, data::BetonTokenSamples.
 Result<Dataset> open_token_samples(const plan::Config& config);
 
+/// The order of the configuration's training samples, for a loader with the whole global batch as its share.
+data::LoaderOptions loader_options(const plan::Config& config, const Dataset& dataset);
 /// The loader of a rank: its share of the training samples, in the order of the configuration.
 data::Loader make_loader(const plan::Plan& plan, const Dataset& dataset, layout::Range share);
 /// Errors  as data::Loader::create() of the configuration's global batch, and data::check_page_budget().
