@@ -26,7 +26,7 @@ struct CollectiveOptions {
   int segments = 0;
   int ranks_per_host = 0;
   bool explains = false;  ///< Takes barrier and send too, which have no choice of messages.
-  std::vector<std::string_view> verbs = {};  ///< Verbs that a misspelled routine may mean.
+  std::vector<std::string> verbs = {};  ///< Verbs that a misspelled routine may mean.
 
   /// Adds the flags that both verbs have, and the routine. The object must outlive the parsing.
   void add_to(Verb verb);

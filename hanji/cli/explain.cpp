@@ -13,6 +13,7 @@
 #include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
+#include "hanji/plan/device_spec.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/report/collective_picture.h"
 #include "hanji/topology/machine.h"
@@ -122,6 +123,15 @@ std::string explain(const ExplainOptions& options) {
   return text;
 }
 
+/// Besides routines: what a misspelled word may mean.
+std::vector<std::string> explained_words() {
+  std::vector<std::string> words{"strategies", "parallel", "tp", "axial", "cp", "transpose"};
+  std::ranges::copy_if(plan::device_words(), std::back_inserter(words), [](const std::string& one) {
+    return one.find('-') == std::string::npos;  // h100 stands for h100-80
+  });
+  return words;
+}
+
 }  // namespace
 
 void add_explain(Verb command) {
@@ -130,7 +140,7 @@ void add_explain(Verb command) {
   auto options = std::make_shared<ExplainOptions>();
   options->call.ranks = 4;
   options->call.explains = true;
-  options->call.verbs = {"strategies", "parallel", "tp", "axial", "cp"};
+  options->call.verbs = explained_words();
   options->call.add_to(verb);
   verb.add_option("size", &options->call.bytes,
                   fmt::format("of the largest buffer of one rank: 4MiB; default: {}", kDefaultSize))
@@ -146,6 +156,8 @@ void add_explain(Verb command) {
   add_explain_tp(verb);
   add_explain_axial(verb);
   add_explain_cp(verb);
+  add_explain_transpose(verb);
+  add_explain_device(verb);
   verb.on_chosen([=] {
     print_text(explain(*options), options->as_json);
     return 0;

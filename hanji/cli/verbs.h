@@ -19,12 +19,16 @@ void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);
 void add_explain(Verb command);
-/// `explain strategies`, `explain parallel`, `explain tp`, `explain axial` and `explain cp`, on that verb.
+/// `explain strategies`, `explain parallel`, `explain tp`, `explain axial`, `explain cp` and
+/// `explain transpose`, on that verb.
 void add_explain_strategies(Verb explain_verb);
 void add_explain_parallel(Verb explain_verb);
 void add_explain_tp(Verb explain_verb);
 void add_explain_axial(Verb explain_verb);
 void add_explain_cp(Verb explain_verb);
+void add_explain_transpose(Verb explain_verb);
+/// `explain h100` and the other words of plan::device_words(), of which one is listed.
+void add_explain_device(Verb explain_verb);
 void add_topo(Verb command);
 void add_bench(Verb command);
 /// `bench scaling`, on that verb.

@@ -4,6 +4,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/plan/cheapest_changes.h"
+#include "hanji/topology/nominal.h"
 
 namespace hanji::plan {
 namespace {
@@ -66,6 +67,34 @@ TEST(FindDevice, KnowsNamesAndTakesBytes) {
   EXPECT_EQ(find_device("16GiB").or_throw().memory_bytes, int64_t{16} << 30);
   EXPECT_TRUE(find_device("cpu-64GB").or_throw().shares_host);
   EXPECT_THAT(find_device("h1000").status().message(), HasSubstr("h100-80"));
+  EXPECT_THAT(find_device("h100").status().message(), HasSubstr("; did you mean h100-80?"));
+  EXPECT_THAT(devices_named("h10").status().message(), HasSubstr("; did you mean h100?"));
+}
+
+TEST(Devices, LinksOfTheTableAreTheNominalOnes) {
+  for (const DeviceSpec& device : known_devices()) {
+    if (device.links.nvlink == 0) continue;
+    const std::string prefix = device.links.peers + " x";
+    bool is_found = false;
+    for (const topology::NominalLink& link : topology::nominal_links()) {
+      if (!link.name.starts_with(prefix)) continue;
+      EXPECT_DOUBLE_EQ(link.bytes_per_second, device.link_rate) << device.name;
+      is_found = true;
+    }
+    EXPECT_TRUE(is_found) << device.name << ": " << prefix;
+  }
+}
+
+TEST(Devices, TheRateComputedWithIsTheMeasuredOneOrAPartOfThePeak) {
+  for (const DeviceSpec& device : known_devices()) {
+    for (const DeviceRate& rate : device.rates) {
+      if (rate.dtype != "bf16" && rate.dtype != "fp16") continue;
+      const bool is_measured = rate.measured_flops > 0;
+      EXPECT_NEAR(device.flops, is_measured ? rate.measured_flops : 0.8 * rate.peak_flops,
+                  0.002 * rate.peak_flops)
+          << device.name;
+    }
+  }
 }
 
 TEST(Capacity, SevenBillionDoNotFitOneH100AndItSaysWhatWould) {
