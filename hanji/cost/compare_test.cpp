@@ -10,7 +10,7 @@ namespace {
 using schedule::Routine;
 using testing::HasSubstr;
 
-// 5 MB to 7 friends over links of 1 MB/s.
+// 5 MB to 7 ranks over links of 1 MB/s.
 Question textbook(Routine routine) {
   Question question;
   question.routine = routine;

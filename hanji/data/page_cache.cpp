@@ -365,11 +365,12 @@ Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages,
     most = std::max(most, in_window);
   }
   if (most <= budget.most_pages) return {};
+  const bool spreads = loader.options().order == plan::SampleOrder::kRandom;
   return base::invalid_argument(
       fmt::format("data.pages = {} pages in memory, but the {} steps up to {} need {} together; "
-                  "set data.order = "
-                  "\"quasi\", or data.pages = {}",
-                  budget.most_pages, together, worst, most, most));
+                  "set {}data.pages = {}",
+                  budget.most_pages, together, worst, most,
+                  spreads ? "data.order = \"quasi\", or " : "", most));
 }
 
 }  // namespace hanji::data

@@ -218,6 +218,8 @@ TEST_F(PageCacheTest, RefusesABudgetThatStepsUnderWayExceed) {
   EXPECT_FALSE(check(plan::SampleOrder::kSequential, 7, 0).ok());
   EXPECT_FALSE(check(plan::SampleOrder::kSequential, 15, 2).ok());
   EXPECT_THAT(check(plan::SampleOrder::kRandom, 12).message(), HasSubstr("data.order = \"quasi\""));
+  EXPECT_THAT(check(plan::SampleOrder::kSequential, 11).message(),
+              HasSubstr("need 12 together; set data.pages = 12"));
 }
 
 TEST_F(PageCacheTest, ABudgetHoldsInEveryEpoch) {

@@ -75,7 +75,7 @@ std::string rounds_text(const Answer& answer, const cost::Network& network, size
     text += fmt::format("  at {:>8}  {:<38} {}", exact_seconds(rounds[i].start), arrows(rounds[i]),
                         sizes(rounds[i], network));
     if (answer.list.routine == Routine::kBroadcast && served > 0) {
-      text += fmt::format("; then {} friend{} served", served, served == 1 ? "" : "s");
+      text += fmt::format("; then {} other{} served", served, served == 1 ? "" : "s");
     }
     text += "\n";
   }

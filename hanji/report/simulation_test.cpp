@@ -26,11 +26,11 @@ TEST(Simulation, PrintsTheBroadcastOfTheTextbook) {
   const std::string text = simulation_text(textbook_question(Routine::kBroadcast)).or_throw();
   EXPECT_THAT(text, ContainsRegex("one_by_one +35 s"));
   EXPECT_THAT(text, ContainsRegex("all_at_once +35 s"));
-  EXPECT_THAT(text, HasSubstr("5.00 MB at 143 kB/s each; then 7 friends served"));
+  EXPECT_THAT(text, HasSubstr("5.00 MB at 143 kB/s each; then 7 others served"));
   EXPECT_THAT(text, ContainsRegex("binomial +15 s"));
-  EXPECT_THAT(text, ContainsRegex("at      0 s  0->4 .*then 1 friend served"));
-  EXPECT_THAT(text, ContainsRegex("at      5 s  0->2, 4->6 .*then 3 friends served"));
-  EXPECT_THAT(text, ContainsRegex("at     10 s  0->1, 2->3, 4->5, 6->7 .*then 7 friends served"));
+  EXPECT_THAT(text, ContainsRegex("at      0 s  0->4 .*then 1 other served"));
+  EXPECT_THAT(text, ContainsRegex("at      5 s  0->2, 4->6 .*then 3 others served"));
+  EXPECT_THAT(text, ContainsRegex("at     10 s  0->1, 2->3, 4->5, 6->7 .*then 7 others served"));
   EXPECT_THAT(text, ContainsRegex("scatter_all_gather +8.75 s"));
   EXPECT_THAT(text, HasSubstr("chain by segments k: 35 s with 1, 11 s with 5, 5.6 s with 50"));
 }
