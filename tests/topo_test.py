@@ -36,7 +36,13 @@ class Topo(CommandTest):
             self.assertGreaterEqual(measured["seconds"], 4, measured["copies"][0])
         for one in measured["copies"] + measured["pairs"]:
             self.assertEqual(bool(one["bytes_per_second"]), not one["unknown"], one)
-        text = self.hanji("topo", "--measure").stdout
+        self.assertGreater(measured["buffer_bytes"], 0)
+        for one in measured["contention"]["rows"]:
+            self.assertEqual(bool(one["ratio"]), not one["unknown"], one)
+        done = self.hanji("topo", "--measure")
+        self.assertIn("measuring cores, links and the first GPU, at most", done.stderr)
+        text = done.stdout
+        self.assertIn("2 x loopback TCP", text)
         for one in measured["pairs"]:
             self.assertRegex(text, r"CPUs {} and {}: flag ".format(*one["cpus"]))
         self.assertIn("GPU not measured: " + gpu["unknown"] if "unknown" in gpu else "GPU measured on ", text)

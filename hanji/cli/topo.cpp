@@ -42,7 +42,11 @@ int show_topology(const TopoOptions& options) {
   std::optional<topology::CoreRates> rates;
   compute::FirstGpu gpu;
   if (options.measure) {
-    rates = topology::measure_cores(graph, topology::read_machine().or_throw());
+    std::cerr << "hanji: measuring cores, links and the first GPU, at most some 15 s\n";
+    const topology::Machine machine = topology::read_machine().or_throw();
+    rates = topology::measure_cores(graph, machine);
+    rates->contention = topology::measure_contention(machine.usable_cores,
+                                                     topology::host_links(machine, rates->bytes));
     gpu = compute::measure_first_gpu();
   }
   if (options.as_json) {
@@ -69,7 +73,8 @@ void add_topo(Verb command) {
                          .type_name("FILE");
   const Option measure = verb.add_flag(
       "--measure", &options->measure,
-      "measure flags and copies between cores, and the first GPU: at most some seconds");
+      "measure flags and copies between cores, links alone and at once, and the first GPU: at most "
+      "some 15 s");
   verb.add_flag("--nominal", &options->nominal,
                 "list the links' specifications instead of this host")
       .excludes(svg)

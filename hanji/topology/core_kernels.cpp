@@ -23,19 +23,6 @@ constexpr int kRounds = 200;  // of one batch of round trips
 constexpr auto kFlagTime = 30ms, kCopyTime = 50ms, kTogetherTime = 80ms, kAnswerTime = 1000ms;
 constexpr uint32_t kStop = UINT32_MAX;
 
-Status pin_to(int cpu) {
-  // Hosts may have more CPUs than cpu_set_t holds.
-  cpu_set_t* set = CPU_ALLOC(cpu + 1);
-  if (set == nullptr) return base::out_of_memory("no memory for a set of CPUs");
-  const size_t size = CPU_ALLOC_SIZE(cpu + 1);
-  CPU_ZERO_S(size, set);
-  CPU_SET_S(cpu, size, set);
-  const int failed = ::sched_setaffinity(0, size, set);
-  const int error = errno;
-  CPU_FREE(set);
-  return failed == 0 ? Status() : base::from_errno(fmt::format("cannot pin to CPU {}", cpu), error);
-}
-
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
   return values[values.size() / 2];
@@ -159,6 +146,19 @@ struct Copier {
 };
 
 }  // namespace
+
+Status pin_to(int cpu) {
+  // Hosts may have more CPUs than cpu_set_t holds.
+  cpu_set_t* set = CPU_ALLOC(cpu + 1);
+  if (set == nullptr) return base::out_of_memory("no memory for a set of CPUs");
+  const size_t size = CPU_ALLOC_SIZE(cpu + 1);
+  CPU_ZERO_S(size, set);
+  CPU_SET_S(cpu, size, set);
+  const int failed = ::sched_setaffinity(0, size, set);
+  const int error = errno;
+  CPU_FREE(set);
+  return failed == 0 ? Status() : base::from_errno(fmt::format("cannot pin to CPU {}", cpu), error);
+}
 
 Result<double> flag_seconds(int first, int second) {
   Flags flags;

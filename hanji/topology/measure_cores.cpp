@@ -13,12 +13,17 @@ namespace hanji::topology {
 namespace {
 
 constexpr const char* kNoTime = "the time for measuring was over";
-constexpr int64_t kMinBufferBytes = 16 << 20, kMaxBufferBytes = 128 << 20;
+constexpr int64_t kMinBufferBytes = 16 << 20, kMaxBufferBytes = 1 << 30;
 
-/// Twice the largest cache, within what memory bears for two buffers per core.
-int64_t buffer_bytes(const Machine& machine) {
+int64_t last_cache(const Machine& machine) {
   int64_t cache = 0;
   for (const Cache& one : machine.caches) cache = std::max(cache, one.bytes);
+  return cache;
+}
+
+/// Twice the last cache, within what memory bears for two buffers per core.
+int64_t buffer_bytes(const Machine& machine) {
+  const int64_t cache = last_cache(machine);
   const int64_t wanted = std::clamp(2 * cache, kMinBufferBytes, kMaxBufferBytes);
   const int64_t share = machine.available_bytes / 4 / (2 * std::max(1, machine.usable_cores));
   return std::clamp<int64_t>(std::min(wanted, share), 1 << 20, kMaxBufferBytes) / 4096 * 4096;
@@ -42,6 +47,15 @@ CopyRate measure_copies(const std::vector<int>& cpus, int64_t bytes) {
   return rate;
 }
 
+/// Whether rates are of memory or of a cache.
+std::string beside_cache(const CoreRates& rates) {
+  if (rates.cache_bytes == 0) return "";
+  const std::string cache = base::format_bytes(rates.cache_bytes);
+  if (rates.bytes > rates.cache_bytes) return ", beyond the last cache of " + cache;
+  return ", within the last cache of " + cache +
+         ": free memory has no room for larger ones, and rates are partly its own";
+}
+
 base::Json number(double value) { return value > 0 ? base::Json(value) : base::Json(); }
 
 }  // namespace
@@ -50,7 +64,7 @@ CoreRates measure_cores(const Graph& graph, const Machine& machine,
                         std::chrono::nanoseconds budget) {
   const int64_t begin = base::now_ns();
   const auto deadline = base::Deadline::after(budget);
-  CoreRates rates{.bytes = buffer_bytes(machine)};
+  CoreRates rates{.bytes = buffer_bytes(machine), .cache_bytes = last_cache(machine)};
   std::vector<int> cpus, first_of_core;
   for (const std::vector<int>& core : machine.core_cpus) {
     cpus.insert(cpus.end(), core.begin(), core.end());
@@ -74,8 +88,8 @@ CoreRates measure_cores(const Graph& graph, const Machine& machine,
 
 std::string core_rates_text(const CoreRates& rates) {
   std::string text =
-      fmt::format("measured in {}, buffers of {}, medians\n", base::format_seconds(rates.seconds),
-                  base::format_bytes(rates.bytes));
+      fmt::format("measured in {}, buffers of {}{}, medians\n", base::format_seconds(rates.seconds),
+                  base::format_bytes(rates.bytes), beside_cache(rates));
   for (const PairRate& one : rates.pairs) {
     text +=
         fmt::format("  {:<16} CPUs {} and {}: flag {}, copy {}{}{}\n", name_of(one.pair.kind),
@@ -92,11 +106,14 @@ std::string core_rates_text(const CoreRates& rates) {
                                                format_rate(one.bytes_per_second / one.num_copies))
                                  : "unknown: " + one.unknown);
   }
-  return text;
+  return rates.contention ? text + "\n" + contention_text(*rates.contention) : text;
 }
 
 std::string core_rates_json(const CoreRates& rates) {
-  base::Json json = {{"buffer_bytes", rates.bytes}, {"seconds", rates.seconds}};
+  base::Json json = {{"buffer_bytes", rates.bytes},
+                     {"last_cache_bytes", rates.cache_bytes},
+                     {"seconds", rates.seconds}};
+  json["contention"] = rates.contention ? contention_json(*rates.contention) : base::Json();
   json["pairs"] = base::Json::array();
   for (const PairRate& one : rates.pairs) {
     json["pairs"].push_back({{"kind", name_of(one.pair.kind)},

@@ -7,6 +7,9 @@
 
 namespace hanji::topology {
 
+/// Pins the calling thread. Errors: internal with the reason.
+Status pin_to(int cpu);
+
 /// Seconds from a store on one CPU to its sight on the other: half of a round trip, the median of
 /// some hundred batches.
 /// Errors  internal if a thread cannot be pinned; timeout if one of the CPUs does not answer within
