@@ -7,6 +7,7 @@
 
 #include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
+#include "hanji/base/units.h"
 #include "hanji/layout/axial_block.h"
 
 namespace hanji::report {
@@ -80,7 +81,8 @@ std::string transpose_text(const TransposeShape& shape) {
     table.add({before, row == drawn / 2 ? "->" : "", after});
   }
   std::string text = table.text() + "[r]: a block of rows and columns, which rank r has\n";
-  if (drawn < shape.ranks) text += fmt::format("({} of {} ranks)\n", drawn, shape.ranks);
+  if (drawn < shape.ranks)
+    text += fmt::format("({} of {})\n", drawn, base::counted(shape.ranks, "rank"));
   return text;
 }
 
@@ -113,8 +115,8 @@ std::string transpose_svg(const TransposeShape& shape) {
       "fill=\"#ffffff\"/>\n",
       kWidth, kHeight);
   svg += svg_words(kGridLeft, 22,
-                   fmt::format("transpose of a tensor of {} x {} x {} on {} ranks", shape.rows,
-                               shape.columns, shape.channels, shape.ranks));
+                   fmt::format("transpose of a tensor of {} x {} x {} on {}", shape.rows,
+                               shape.columns, shape.channels, base::counted(shape.ranks, "rank")));
   svg += grid_svg({kGridLeft, false, "before: a rank has rows"}, drawn);
   svg += grid_svg({kGridLeft + kGridSide + kGridGap, true, "after: a rank has columns"}, drawn);
   svg += svg_words(kGridLeft + kGridSide + 16, kGridTop + kGridSide / 2, "all_to_all \xe2\x86\x92");
