@@ -234,7 +234,7 @@ class ShardedSteps {
                        base::format_bytes(state)) +
            shards();
   }
-  /// Of "shards: 82.7 MiB in a file, 4 windows of 6.76 MiB in memory; by io_uring", the windows.
+  /// Of "shards: 86.7 MB in a file, 4 windows of 7.09 MB in memory; by io_uring", the windows.
   std::string shards() const {
     const std::string text = describe(sharded_);
     const size_t begin = text.find("in a file, "), end = text.find(" in memory;");

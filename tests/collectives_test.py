@@ -193,7 +193,7 @@ class Collectives(CommandTest):
                 (("simulate", "broadcast", "--byte", "1MB"), "--byte"),
                 (("explain", "all_reduce", "--latency", "1ms"), "add --bandwidth"),
                 (("explain", "all_reduce", "2TiB"), "1 B to 1 TiB"),
-                (("explain", "all_reduce", "2GiB"), "at most 16 ranks and 1.00 GiB"),
+                (("explain", "all_reduce", "2GiB"), "at most 16 ranks and 1.00 GB"),
                 (("explain", "barier"), "did you mean barrier?"),
                 (("explain", "barrier", "1MB"), "leave out the size"),
                 (("explain", "barrier", "--bandwidth", "1GB/s"), "leave out --bandwidth"),

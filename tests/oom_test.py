@@ -107,7 +107,7 @@ class KilledForMemory(TrainTest):
                 text=True, capture_output=True, timeout=60, cwd=self.folder, env=self.environment())
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn(str(group.folder / group.limit), done.stderr)
-        self.assertRegex(done.stderr, "2 ranks of [0-9.]+ MiB each, program and libtorch")
+        self.assertRegex(done.stderr, "2 ranks of [0-9.]+ MB each, program and libtorch")
         self.assertFalse((self.folder / "run" / "logs").exists())
         self.check_nothing_runs()
 
@@ -126,7 +126,7 @@ class KilledForMemory(TrainTest):
             done.stderr.rstrip().split("\n")[-1],
             r"cause: rank 1 \(.*out_of_memory: the kernel's OOM killer ended a process of this "
             rf"process's cgroup \({re.escape(str(group.folder / group.events))}: "
-            rf"oom_kill 0 -> 1, limit {limit} MiB\); the rank's peak was")
+            rf"oom_kill 0 -> 1, limit {limit * 2**20 / 1e6:.0f} MB\); the rank's peak was")
 
 
 if __name__ == "__main__":

@@ -317,8 +317,8 @@ class Train(CommandTest):
             done = self.train(schedule, "--mesh", "pp=2", "--steps", 2,
                               *(word for key in wanted for word in ("--set", key)))
             peaks[schedule] = self.read_json(schedule, "summary.json")["peak_bytes"]
-            rank, both = (float(mebibytes) * 2**20 for mebibytes in re.search(
-                r"total +([0-9.]+) MiB +([0-9.]+) MiB", done.stdout).groups())
+            rank, both = (float(megabytes) * MEGABYTE for megabytes in re.search(
+                r"total +([0-9.]+) MB +([0-9.]+) MB", done.stdout).groups())
             for measured, planned in ((max(peaks[schedule]), rank), (sum(peaks[schedule]), both)):
                 self.assertLess(abs(measured - planned), max(0.03 * planned, 16 * MEGABYTE))
         for gpipe, one_by_one in zip(peaks["gpipe"], peaks["1f1b"]):

@@ -124,7 +124,7 @@ TEST(OomKills, AreToldByTheGroupThatCountedOneMore) {
   EXPECT_EQ(describe_oom_kills(before, now), "of this process's cgroup (b: oom_kill 5 -> 6)");
   now.groups[0].count = 2;
   EXPECT_EQ(describe_oom_kills(before, now),
-            "of this process's cgroup (a: oom_kill 1 -> 2, limit 1.00 MiB)");
+            "of this process's cgroup (a: oom_kill 1 -> 2, limit 1.05 MB)");
 }
 
 TEST(HeadroomOfThisMachine, IsAPartOfItsMemory) {

@@ -75,7 +75,7 @@ TEST(SharedMemory, GrowBeyondWhatIsLeftIsRefusedBeforeTheKernelKills) {
   const auto memory = SharedMemory::create("test", size_t{1} << 44);
   const Status status = (*memory).grow(0, size_t{1} << 44);
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
-  EXPECT_THAT(status.message(), HasSubstr("16.0 TiB asked"));
+  EXPECT_THAT(status.message(), HasSubstr("17.6 TB asked"));
   EXPECT_EQ((*memory).backed_bytes(), 0u);
 }
 

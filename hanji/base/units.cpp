@@ -72,9 +72,9 @@ std::optional<double> parse_with_units(std::string_view text, std::span<const Un
 }  // namespace
 
 std::string format_bytes(int64_t bytes) {
-  static constexpr std::array<std::string_view, 6> kSuffixes = {" B",   " KiB", " MiB",
-                                                                " GiB", " TiB", " PiB"};
-  return scaled(bytes, 1024, kSuffixes);
+  static constexpr std::array<std::string_view, 6> kSuffixes = {" B",  " kB", " MB",
+                                                                " GB", " TB", " PB"};
+  return scaled(bytes, 1000, kSuffixes);
 }
 
 std::string format_count(int64_t count) {

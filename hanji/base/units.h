@@ -8,7 +8,7 @@
 
 namespace hanji::base {
 
-/// "512 B", "1.50 KiB", "64.0 MiB": powers of 1024, three digits.
+/// "512 B", "1.50 kB", "64.0 MB": powers of 1000, three digits, in all that is printed.
 std::string format_bytes(int64_t bytes);
 /// "850 ns", "1.20 ms", "3.50 s", "2 min 05 s", "3 h 07 min".
 std::string format_seconds(double seconds);

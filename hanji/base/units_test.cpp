@@ -7,15 +7,15 @@
 namespace hanji::base {
 namespace {
 
-TEST(FormatBytes, HasThreeDigitsAndPowersOf1024) {
+TEST(FormatBytes, HasThreeDigitsAndPowersOf1000) {
   EXPECT_EQ(format_bytes(0), "0 B");
-  EXPECT_EQ(format_bytes(1023), "1023 B");
-  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
-  EXPECT_EQ(format_bytes(3 << 19), "1.50 MiB");
-  EXPECT_EQ(format_bytes(64 << 20), "64.0 MiB");
-  EXPECT_EQ(format_bytes((1 << 20) - 1), "1.00 MiB");  // not "1024 KiB"
-  EXPECT_EQ(format_bytes(-2048), "-2.00 KiB");
-  EXPECT_EQ(format_bytes(std::numeric_limits<int64_t>::max()), "8192 PiB");
+  EXPECT_EQ(format_bytes(999), "999 B");
+  EXPECT_EQ(format_bytes(1536), "1.54 kB");
+  EXPECT_EQ(format_bytes(1'500'000), "1.50 MB");
+  EXPECT_EQ(format_bytes(64 << 20), "67.1 MB");
+  EXPECT_EQ(format_bytes(999'999), "1.00 MB");  // not "1000 kB"
+  EXPECT_EQ(format_bytes(-2048), "-2.05 kB");
+  EXPECT_EQ(format_bytes(std::numeric_limits<int64_t>::max()), "9223 PB");
 }
 
 TEST(FormatCount, HasThreeDigitsAndPowersOf1000) {
@@ -73,7 +73,7 @@ TEST(ParseSeconds, WantsAUnit) {
 }
 
 TEST(Units, WhatIsFormattedParsesBack) {
-  EXPECT_EQ(*parse_bytes(format_bytes(3 << 19)), 3 << 19);
+  EXPECT_EQ(*parse_bytes(format_bytes(1'500'000)), 1'500'000);
   EXPECT_DOUBLE_EQ(*parse_seconds(format_seconds(1.2e-3)), 1.2e-3);
 }
 

@@ -90,7 +90,7 @@ void read_size(const CollectiveOptions& given, FlagReader& reader, cost::Questio
   const int64_t most = schedule::max_count(question.ranks);
   if (!has_shares(question.routine) && *size > most) {
     reader.refuse(fmt::format("the size is {}; of {} it is at most {}", given.bytes,
-                              base::counted(question.ranks, "rank"), base::format_bytes(most)));
+                              base::counted(question.ranks, "rank"), base::counted(most, "byte")));
   }
 }
 

@@ -63,7 +63,7 @@ TEST(CollectiveOptions, RefuseWithTheFlagAndAWayOut) {
   EXPECT_THAT(refusal([](auto& o) { o.ranks = 10241; }),
               HasSubstr("--ranks is 10241; it is 1 to 10240"));
   EXPECT_THAT(refusal([](auto& o) { o.ranks = 1024, o.bytes = "1TiB"; }),
-              HasSubstr("the size is 1TiB; of 1024 ranks it is at most 256 GiB"));
+              HasSubstr("the size is 1TiB; of 1024 ranks it is at most 274877906944 bytes"));
   EXPECT_THAT(refusal([](auto& o) { o.root = 8; }), HasSubstr("--root is 8; it is 0 to 7"));
   EXPECT_THAT(refusal([](auto& o) { o.chunk = "1B"; }), HasSubstr("at least 25000 bytes"));
   EXPECT_THAT(refusal([](auto& o) { o.ranks_per_host = 3; }), HasSubstr("does not divide 8"));

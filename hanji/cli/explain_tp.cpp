@@ -72,7 +72,7 @@ std::string table_of(const cost::LinearRegion& region, const std::vector<RegionC
       {{"moved", kLeft}, {"forward", kLeft}, {"backward", kLeft}, {"sent, rank"}, {"seconds"}}, 2);
   for (const RegionCost& cost : costs) {
     table.add({std::string(cost::name_of(cost.moved)), calls_text(cost, false),
-               calls_text(cost, true), report::decimal_bytes(static_cast<int64_t>(cost.sent_bytes)),
+               calls_text(cost, true), base::format_bytes(static_cast<int64_t>(cost.sent_bytes)),
                base::format_seconds(cost.seconds)});
   }
   return text + table.text(output_columns()) +

@@ -75,7 +75,7 @@ TEST(Chooser, PrivateTensorsGetAListThatTouchesNoPeer) {
 TEST(Chooser, SaysWhyWithTheRunnerUpAndBothPrices) {
   Chooser chooser{Rates{}};
   const Selection& selection = select_floats(chooser, Routine::kAllReduce, 2, 1 << 24);
-  EXPECT_THAT(selection.why, HasSubstr("all_reduce of 64.0 MiB per rank over 2 ranks: direct at "));
+  EXPECT_THAT(selection.why, HasSubstr("all_reduce of 67.1 MB per rank over 2 ranks: direct at "));
   EXPECT_THAT(selection.why, HasSubstr(" beats staged at "));
   EXPECT_DOUBLE_EQ(selection.predicted_seconds,
                    price_seconds(*selection.in_heap, 4, chooser.rates()));

@@ -157,8 +157,8 @@ TEST_F(ImageFolder, AnImageThatNoPageHoldsIsNamedWithItsSizeAndTheLimit) {
   add("cat/1.jpg", photo(""));
   std::filesystem::resize_file(folder_.path() / "photos/cat/1.jpg", uint64_t{3} << 30);
   EXPECT_THAT(write().message(),
-              HasSubstr("photos/cat/1.jpg, field image: a sample of 3.00 GiB, but a sample of a "
-                        ".beton file has at most 2.00 GiB"));
+              HasSubstr("photos/cat/1.jpg, field image: a sample of 3.22 GB, but a sample of a "
+                        ".beton file has at most 2.15 GB"));
 }
 
 TEST_F(ImageFolder, AClassMayBeALinkToAFolder) {

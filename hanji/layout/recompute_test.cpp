@@ -68,7 +68,7 @@ TEST(Recompute, WhatCannotFitIsToldInBytes) {
   const std::vector<BlockCost> blocks(3, {2048, 1024, 1});
   const Status status = choose_recomputed(blocks, 4000).status();
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
-  EXPECT_THAT(status.message(), testing::HasSubstr("need 4.00 KiB"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("need 4.10 kB"));
   EXPECT_EQ(choose_recomputed({{{-1, 0, 0}}}, 10).status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(choose_recomputed({}, 0).ok());
 }

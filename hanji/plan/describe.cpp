@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "hanji/base/limits.h"
@@ -176,7 +177,7 @@ std::string describe_mesh(const Plan& plan) {
   return text;
 }
 
-/// "; groups of tp lie on several hosts: layers send 1.2 MiB between them in a step, which takes 12 ms ...".
+/// "; groups of tp lie on several hosts: layers send 1.26 MB between them in a step, which takes 12 ms ...".
 std::string describe_axes_over_hosts(const Plan& plan) {
   const std::vector<std::string_view> axes = axes_over_hosts(plan);
   if (axes.empty()) return "";
@@ -191,10 +192,7 @@ std::string describe_axes_over_hosts(const Plan& plan) {
 
 /// "118 MB/s", "2.31 GB/s".
 std::string describe_rate(double bytes_per_second) {
-  const double megabytes = bytes_per_second / 1e6;
-  if (megabytes < 100) return fmt::format("{:.3g} MB/s", megabytes);
-  return megabytes < 1000 ? fmt::format("{:.0f} MB/s", megabytes)
-                          : fmt::format("{:.3g} GB/s", megabytes / 1e3);
+  return base::format_bytes(std::llround(bytes_per_second)) + "/s";
 }
 
 /// "2 hosts with 2, 2 ranks, joined at 118 MB/s and 80.0 us (measured when the ranks met)".
@@ -266,7 +264,7 @@ std::string_view sharded_state(Sharding data) {
   return data == Sharding::kZero1 ? "the optimizer is" : "gradients and optimizer are";
 }
 
-/// "; reshard = step gathers 1.2 MiB a step and has at most 800 KiB whole on a rank, micro_batch ...".
+/// "; reshard = step gathers 1.26 MB a step and has at most 819 kB whole on a rank, micro_batch ...".
 std::string describe_gathers(const Plan& plan) {
   std::string text;
   const Reshard chosen = reshard_of(plan);
@@ -283,7 +281,7 @@ std::string describe_gathers(const Plan& plan) {
   return text;
 }
 
-/// "; each rank has its own shards; of 36.0 MiB between hosts a step, 24.0 MiB are parameters, ...".
+/// "; each rank has its own shards; of 37.7 MB between hosts a step, 25.2 MB are parameters, ...".
 std::string describe_shards_on_hosts(const Plan& plan) {
   const bool gathers = gathers_parameters(plan);
   std::string text = fmt::format(

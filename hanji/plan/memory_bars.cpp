@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 
 namespace hanji::plan {
 namespace {
@@ -19,13 +20,6 @@ constexpr double kBarPixels = 560;
 constexpr int kRowPixels = 30;
 constexpr std::array kColours = {"#4878a8", "#7fb069", "#e6a04b", "#c65b5b", "#8a6fb0",
                                  "#55a5a0", "#b08d6f", "#d49bc0", "#999999", "#c9c35a"};
-
-// Powers of 1000.
-std::string amount(int64_t bytes) {
-  const double value = static_cast<double>(bytes);
-  return value < 1e9 ? fmt::format("{:.1f} MB", value / 1e6)
-                     : fmt::format("{:.2f} GB", value / 1e9);
-}
 
 // Of what all bars and the limit reach.
 int64_t scale_of(const std::vector<MemoryBar>& bars, int64_t limit_bytes) {
@@ -86,11 +80,11 @@ std::string svg_row(const MemoryBar& bar, double y, double pixels_per_byte) {
         "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"20\" fill=\"{}\">"
         "<title>{}: {}</title></rect>\n",
         x, y, width, kColours[i % kColours.size()], base::xml_escape(line.category),
-        amount(line.bytes));
+        base::format_bytes(line.bytes));
     x += width;
   }
   return out + fmt::format("<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>\n", x + 6, y + 15,
-                           amount(total_bytes(bar.lines)));
+                           base::format_bytes(total_bytes(bar.lines)));
 }
 
 }  // namespace
@@ -106,7 +100,7 @@ std::string bars_text(const std::vector<MemoryBar>& bars, int64_t limit_bytes) {
     text.resize(kBarColumns + 1, ' ');
     if (limit_bytes > 0) text[end] = '|';
     out += fmt::format("{:<{}}{}{:>10}\n", bar.label.substr(0, kLabelColumns - 1), kLabelColumns,
-                       text, amount(total_bytes(bar.lines)));
+                       text, base::format_bytes(total_bytes(bar.lines)));
   }
   std::string key = std::string(kLabelColumns, ' ');
   size_t column = kLabelColumns;
@@ -123,7 +117,7 @@ std::string bars_text(const std::vector<MemoryBar>& bars, int64_t limit_bytes) {
     apart = "  ";
   }
   if (limit_bytes > 0) {
-    key += fmt::format("\n{:{}}| {}", "", kLabelColumns, amount(limit_bytes));
+    key += fmt::format("\n{:{}}| {}", "", kLabelColumns, base::format_bytes(limit_bytes));
   }
   return out + key + "\n";
 }
@@ -149,7 +143,7 @@ std::string bars_svg(const std::vector<MemoryBar>& bars, int64_t limit_bytes) {
         "<line x1=\"{0:.2f}\" y1=\"5\" x2=\"{0:.2f}\" y2=\"{1}\" stroke=\"#111111\" "
         "stroke-dasharray=\"4 3\"/><text x=\"{0:.2f}\" y=\"{2}\" "
         "text-anchor=\"middle\">{3}</text>\n",
-        x, bottom - 2, bottom + 13, amount(limit_bytes));
+        x, bottom - 2, bottom + 13, base::format_bytes(limit_bytes));
   }
   for (size_t n = 0; n < categories.size(); ++n) {
     const size_t i = categories[n];

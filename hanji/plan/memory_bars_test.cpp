@@ -14,15 +14,15 @@ const std::vector<MemoryBar> kTwo = {
 
 TEST(BarsText, EveryCategoryHasItsShareOfTheScale) {
   EXPECT_EQ(bars_text(kTwo, 0),
-            "ddp         PPPPPPPPPPPPPPPPPPPPPPPPPPPPOOOOOOOOOOOOOOOOOOOOOOOOOOOO   56.00 GB\n"
-            "zero1       PPPPPPPPPPPPPPPPPPPPPPPPPPPP                               28.00 GB\n"
+            "ddp         PPPPPPPPPPPPPPPPPPPPPPPPPPPPOOOOOOOOOOOOOOOOOOOOOOOOOOOO    56.0 GB\n"
+            "zero1       PPPPPPPPPPPPPPPPPPPPPPPPPPPP                                28.0 GB\n"
             "            P parameters  O optimizer\n");
 }
 
 TEST(BarsText, ALimitStandsWhereMemoryEnds) {
   const std::string text = bars_text(kTwo, 42'000'000'000);
   EXPECT_EQ(text.find('|'), 12u + 42);
-  EXPECT_THAT(text, HasSubstr("| 42.00 GB"));
+  EXPECT_THAT(text, HasSubstr("| 42.0 GB"));
 }
 
 TEST(BarsText, WordsThatBeginAlikeGetOtherLetters) {

@@ -77,7 +77,7 @@ TEST(MakePlanOnAMesh, SumsOfAnotherOrderAreComparedWithinABoundInFloat64) {
   EXPECT_TRUE(check_verifiable(plan).ok());
   plan.config.train.steps = 1'000'000;
   const std::string why = check_verifiable(plan).message();
-  EXPECT_THAT(why, HasSubstr("after each of 1000000 steps, of at most 8.00 GiB in all; set "));
+  EXPECT_THAT(why, HasSubstr("after each of 1000000 steps, of at most 8.59 GB in all; set "));
   const auto at = why.find("train.steps = ");
   ASSERT_NE(at, std::string::npos) << why;
   plan.config.train.steps = std::stoll(why.substr(at + 14));

@@ -461,7 +461,7 @@ TEST(HostMemory, MomentsInAFileLeaveWindows) {
   EXPECT_EQ(bytes_of(plan.memory, "optimizer"), 3 * 2 * (4 << 18));
   EXPECT_EQ(bytes_of(host_memory(plan), "optimizer"), 4 * 3 * 2 * (4 << 18));
   EXPECT_THAT(std::regex_replace(describe(plan), std::regex("\\s+"), " "),
-              HasSubstr("in a file in /scratch; 6.00 MiB of windows in memory; the times below"));
+              HasSubstr("in a file in /scratch; 6.29 MB of windows in memory; the times below"));
 }
 
 TEST(HostMemory, CountsEachRanksOwnSamples) {
@@ -557,16 +557,16 @@ mesh        dp 2, 2 ranks of 1 thread on cpus 0 1
 batch       16 samples = 1024 tokens a step; per rank 8 8, at most 8 at once;
             1000 steps
 kernels     float32, gemm onednn 100 GF/s, attention math 40 GF/s
-sums        bits run, engine shm, 2 buckets of at most 25.0 MiB
+sums        bits run, engine shm, 2 buckets of at most 26.2 MB
 memory, of those that need most                 a rank          a host
-  parameters                                  3.09 MiB        6.18 MiB
-  gradients                                   3.09 MiB        6.18 MiB
-  optimizer                                   6.18 MiB        12.4 MiB
-  activations                                 16.7 MiB        33.4 MiB
-  workspace                                    638 KiB        1.25 MiB
-  checkpoint copy                             9.27 MiB        9.27 MiB
-  data                                        8.00 KiB        16.0 KiB
-  total                                       38.9 MiB        68.6 MiB
+  parameters                                   3.24 MB         6.48 MB
+  gradients                                    3.24 MB         6.48 MB
+  optimizer                                    6.48 MB         13.0 MB
+  activations                                  17.5 MB         35.0 MB
+  workspace                                     653 kB         1.31 MB
+  checkpoint copy                              9.72 MB         9.72 MB
+  data                                         8.19 kB         16.4 kB
+  total                                        40.8 MB         72.0 MB
   a rank    PPPGGOOOOOAAAAAAAAAAAAAACCCCCCCC                            40.8 MB
   a host    PPPPPGGGGGOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAWCCCCCCCC    72.0 MB
             P parameters  G gradients  O optimizer  A activations  W workspace
@@ -579,7 +579,7 @@ predicted for one step
   data                                         20.0 us
   step                                         50.5 ms
   collectives of a rank                              4
-  bytes on the wire, all ranks                6.00 MiB
+  bytes on the wire, all ranks                 6.29 MB
   tokens per second                             20.5 k
   all steps                                     50.5 s
 )");

@@ -58,8 +58,8 @@ TEST(RankMemory, TheProcessesOfTheRanksCountInWhatFits) {
             plan.predicted.peak_bytes_per_rank + total_bytes(own) + (int64_t{80} << 20));
   EXPECT_EQ(plan_from_json(to_json(plan)).or_throw().process, plan.process);
   // A host holds both processes, and the libraries once.
-  EXPECT_THAT(describe(plan), ContainsRegex("process: program and libtorch +70.0 MiB +140 MiB"));
-  EXPECT_THAT(describe(plan), ContainsRegex("libraries, once on a host +80.0 MiB +80.0 MiB"));
+  EXPECT_THAT(describe(plan), ContainsRegex("process: program and libtorch +73.4 MB +147 MB"));
+  EXPECT_THAT(describe(plan), ContainsRegex("libraries, once on a host +83.9 MB +83.9 MB"));
   // To the byte: 80 % of what is free, shared out.
   const int64_t need = total_bytes(plan.memory) + total_bytes(own);
   const auto free = [&](int64_t each) {
@@ -80,9 +80,9 @@ TEST(RankMemory, ALimitBelowTheProcessesIsRefusedByName) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.status().code(), Code::kOutOfMemory);
   EXPECT_THAT(plan.status().message(),
-              AllOf(HasSubstr("may have 40.0 MiB: 80 % of the 100 MiB that "
+              AllOf(HasSubstr("may have 41.9 MB: 80 % of the 105 MB that "
                               "/sys/fs/cgroup/job/memory.max leaves a host, among its ranks"),
-                    HasSubstr("raise that limit"), ContainsRegex("process +70.0 MiB"),
+                    HasSubstr("raise that limit"), ContainsRegex("process +73.4 MB"),
                     ContainsRegex("kept by malloc +[0-9]")));
   // Before anything is counted, the number of ranks may be open.
   EXPECT_TRUE(check_processes(inputs).ok());
@@ -91,8 +91,8 @@ TEST(RankMemory, ALimitBelowTheProcessesIsRefusedByName) {
   const Status refused = check_processes(two);
   EXPECT_EQ(refused.code(), Code::kOutOfMemory);
   EXPECT_THAT(refused.message(),
-              AllOf(HasSubstr("2 ranks of 70.0 MiB each"), HasSubstr("140 MiB together"),
-                    HasSubstr("of the 100 MiB that /sys/fs/cgroup/job/memory.max leaves")));
+              AllOf(HasSubstr("2 ranks of 73.4 MB each"), HasSubstr("147 MB together"),
+                    HasSubstr("of the 105 MB that /sys/fs/cgroup/job/memory.max leaves")));
   two.machine.available_bytes = int64_t{175} << 20;
   EXPECT_TRUE(check_processes(two).ok());
 }

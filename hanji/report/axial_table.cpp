@@ -34,7 +34,7 @@ std::string alternatives_of(const AxialMove& move, int64_t element_bytes) {
   std::string text;
   for (const auto& [name, elements] : move.alternatives) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
-                        decimal_bytes(elements * element_bytes));
+                        base::format_bytes(elements * element_bytes));
   }
   return text;
 }
@@ -95,7 +95,7 @@ std::string rows_words(const AxialBlock& block, int64_t element_bytes) {
   text += fmt::format(
       " The mask says which residues and elements a sample has; it is a constant of {} that no "
       "rank sends, and each reads the rows or columns that it computes.",
-      decimal_bytes(layout::axial_mask_elements(block) * element_bytes));
+      base::format_bytes(layout::axial_mask_elements(block) * element_bytes));
   text +=
       block.padded > 0
           ? " Padded rows are computed as the others are and masked: the last ranks have them."
@@ -149,12 +149,13 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes, int colu
     const std::string what =
         move.what.empty() ? "nothing" : fmt::format("{}: {}", move.what, move.collective);
     table.add({std::string(move.operation), layouts, what,
-               decimal_bytes(move.forward * element_bytes),
-               decimal_bytes(move.backward * element_bytes), alternatives_of(move, element_bytes)});
+               base::format_bytes(move.forward * element_bytes),
+               base::format_bytes(move.backward * element_bytes),
+               alternatives_of(move, element_bytes)});
   }
   const auto [forward, backward] = sums_of(moves);
-  table.add({"together", "", "", decimal_bytes(forward * element_bytes),
-             decimal_bytes(backward * element_bytes)});
+  table.add({"together", "", "", base::format_bytes(forward * element_bytes),
+             base::format_bytes(backward * element_bytes)});
   text += table.text(columns) + "\n";
   text += base::wrap(
       "layout: what a rank has: rows or columns of pairs; of the rest whole sequences, or some "
@@ -164,9 +165,9 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes, int colu
   text += fmt::format(
       "a rank has {} of the {} of a pair tensor; a triangle product takes {} "
       "beside parts of three of them\n",
-      decimal_bytes(pair_bytes(block, element_bytes)),
-      decimal_bytes(block.residues * block.residues * block.width * element_bytes),
-      decimal_bytes(triangle_elements(block) * element_bytes));
+      base::format_bytes(pair_bytes(block, element_bytes)),
+      base::format_bytes(block.residues * block.residues * block.width * element_bytes),
+      base::format_bytes(triangle_elements(block) * element_bytes));
   return text;
 }
 
@@ -198,8 +199,8 @@ std::string triangle_table(const std::vector<cost::TriangleCost>& ways, int colu
                          {"while it runs, a rank"},
                          {"seconds"}});
   for (const cost::TriangleCost& one : ways) {
-    table.add({std::string(name_of(one.way)), decimal_bytes(one.moved_bytes),
-               decimal_bytes(one.kept_bytes), decimal_bytes(one.passing_bytes),
+    table.add({std::string(name_of(one.way)), base::format_bytes(one.moved_bytes),
+               base::format_bytes(one.kept_bytes), base::format_bytes(one.passing_bytes),
                one.seconds > 0 ? base::format_seconds(one.seconds) : "not known"});
   }
   return "\n" + table.text(columns);
@@ -263,7 +264,7 @@ std::string axial_svg(const AxialBlock& block, int64_t element_bytes) {
         move.what.empty() ? "nothing moves" : fmt::format("{}: {}", move.what, move.collective);
     svg += svg_text(kLeftSide + 84, y + 26, what);
     if (!move.what.empty()) {
-      svg += svg_text(kLeftSide + 84, y + 46, decimal_bytes(move.forward * element_bytes));
+      svg += svg_text(kLeftSide + 84, y + 46, base::format_bytes(move.forward * element_bytes));
     }
     svg += svg_text(kLeftSide + 406, y + kSquare / 2 + 4,
                     move.before == move.after ? std::string(move.after)

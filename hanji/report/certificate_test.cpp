@@ -51,7 +51,7 @@ TEST(Certificate, Golden) {
   EXPECT_EQ(describe(some_certificate()),
             R"(verify job 0123456789abcdef: 2 steps, seed 1, bits stable
 one process  no group, no reducer; one grain after another, summed by the tree over grains
-2 ranks      grains of 2: 3 2; engine shm, 1 bucket of at most 25.0 MiB
+2 ranks      grains of 2: 3 2; engine shm, 1 bucket of at most 26.2 MB
 compared     1 gradients, 1 parameters, 0 buffers, 0 of the optimizer,
              loss and gradient norm, on every rank after every step
   step    0  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa  equal

@@ -27,13 +27,13 @@ int64_t most_steps(const StepList& list) {
 
 std::string describe(const cost::Network& network) {
   std::string text = fmt::format("over links of {}/s each way, ",
-                                 decimal_bytes(std::llround(network.bytes_per_second)));
+                                 base::format_bytes(std::llround(network.bytes_per_second)));
   text += network.latency_seconds == 0
               ? "no latency"
               : exact_seconds(network.latency_seconds) + " latency per message";
   if (std::isfinite(network.reduce_bytes_per_second)) {
-    text +=
-        fmt::format(", sums of {}/s", decimal_bytes(std::llround(network.reduce_bytes_per_second)));
+    text += fmt::format(", sums of {}/s",
+                        base::format_bytes(std::llround(network.reduce_bytes_per_second)));
   }
   return text;
 }
@@ -44,7 +44,7 @@ std::string describe(const cost::Rates& rates, int ranks) {
                        base::counted(ranks, "rank"), rates.fitted->processors);
   }
   return fmt::format("in shared memory, {}/s together, {} to meet",
-                     decimal_bytes(std::llround(rates.memory_bytes_per_second)),
+                     base::format_bytes(std::llround(rates.memory_bytes_per_second)),
                      exact_seconds(rates.sync_seconds));
 }
 
@@ -192,10 +192,6 @@ std::string exact_seconds(double seconds) {
   if (seconds >= 0.99995e-3) return fmt::format("{:.4g} ms", seconds * 1e3);
   if (seconds >= 0.99995e-6) return fmt::format("{:.4g} us", seconds * 1e6);
   return fmt::format("{:.4g} ns", seconds * 1e9);
-}
-
-std::string decimal_bytes(int64_t bytes) {
-  return base::format_count(bytes) + (bytes < 1000 ? " B" : "B");
 }
 
 std::string label_of(const CollectiveRow& row) {

@@ -58,7 +58,7 @@ inline constexpr int64_t kLargestSize = 1'000'000'000;
 /// In shared memory, where a list has steps for each piece of a message.
 inline constexpr int64_t kLargestSizeInMemory = 100'000'000;
 /// The most that cost_in_memory() takes.
-inline constexpr int64_t kMaxBytesInMemory = int64_t{1} << 30;
+inline constexpr int64_t kMaxBytesInMemory = 1'000'000'000;
 /// Where a network has no latency, small messages have nothing to lose; `sizes` takes this one.
 inline constexpr double kExampleLatency = 1e-3;
 
@@ -88,7 +88,5 @@ std::string to_json(const CollectiveCost& cost);
 
 /// Four significant digits: "8.75 s", "4.375 s", "120 us".
 std::string exact_seconds(double seconds);
-/// Powers of 1000: "5.00 MB", "950 B".
-std::string decimal_bytes(int64_t bytes);
 
 }  // namespace hanji::report

@@ -61,7 +61,8 @@ TEST(CollectiveCost, InMemoryGoesFromOneMeetingToTheLeastTraffic) {
             Code::kUnsupported);
   cost::Question large = textbook(Routine::kAllReduce);
   large.bytes = kMaxBytesInMemory + 1;
-  EXPECT_THAT(cost_in_memory(large, cost::Rates{}).status().message(), HasSubstr("1.00 GiB"));
+  EXPECT_THAT(cost_in_memory(large, cost::Rates{}).status().message(),
+              HasSubstr("at most 16 ranks and 1.00 GB"));
   large = textbook(Routine::kAllReduce);
   large.ranks = base::kMaxRanksPerHost + 1;
   EXPECT_EQ(cost_in_memory(large, cost::Rates{}).status().code(), Code::kInvalidArgument);
@@ -135,8 +136,6 @@ TEST(ExactSeconds, ShowsFourDigits) {
   EXPECT_EQ(exact_seconds(1e-3), "1 ms");
   EXPECT_EQ(exact_seconds(12.5e-6), "12.5 us");
   EXPECT_EQ(exact_seconds(0), "0 s");
-  EXPECT_EQ(decimal_bytes(5'000'000), "5.00 MB");
-  EXPECT_EQ(decimal_bytes(950), "950 B");
 }
 
 }  // namespace

@@ -32,9 +32,10 @@ std::string sizes_text(const CollectiveCost& cost) {
   text += ":\n";
   for (size_t i = 0; i < cost.sizes.size(); ++i) {
     const bool is_last = i + 1 == cost.sizes.size();
-    const std::string until = is_last ? "on" : "to " + decimal_bytes(cost.sizes[i + 1].from_bytes);
-    text += fmt::format("  from {:>8} {:<12} {}\n", decimal_bytes(cost.sizes[i].from_bytes), until,
-                        cost.sizes[i].algorithm);
+    const std::string until =
+        is_last ? "on" : "to " + base::format_bytes(cost.sizes[i + 1].from_bytes);
+    text += fmt::format("  from {:>8} {:<12} {}\n", base::format_bytes(cost.sizes[i].from_bytes),
+                        until, cost.sizes[i].algorithm);
   }
   for (const CollectiveCost::LeftOut& one : cost.left_out) {
     const bool has_row = std::ranges::any_of(
@@ -69,7 +70,7 @@ bool has_formulas(const CollectiveCost& cost) {
 
 // "all_reduce of 5.00 MB, 8 ranks, in shared memory"; a barrier has no size.
 std::string title_of(const CollectiveCost& cost) {
-  const std::string size = cost.bytes > 0 ? " of " + decimal_bytes(cost.bytes) : "";
+  const std::string size = cost.bytes > 0 ? " of " + base::format_bytes(cost.bytes) : "";
   return fmt::format("{}{}, {}, {}", name_of(cost.routine), size, base::counted(cost.ranks, "rank"),
                      cost.where);
 }
@@ -127,7 +128,7 @@ std::string to_text(const CollectiveCost& cost, int columns) {
     table.add({label_of(row), exact_seconds(row.terms.seconds()), std::to_string(row.terms.rounds),
                exact_seconds(row.terms.latency), exact_seconds(row.terms.bandwidth),
                exact_seconds(row.terms.reduction), std::to_string(row.steps),
-               decimal_bytes(row.moved_bytes), row.formula});
+               base::format_bytes(row.moved_bytes), row.formula});
   }
   text += table.text(columns) + "\n" + symbols_of(cost) + parts_text(cost);
   const std::string reason = why(cost);

@@ -74,8 +74,8 @@ std::string context_table(const ContextAttention& attention, int64_t samples,
                         2);
   for (const ContextCost& cost : costs) {
     table.add({std::string(name_of_way(cost.way)), counted_calls(attention, cost.way),
-               decimal_bytes(cost.forward_bytes), decimal_bytes(cost.backward_bytes),
-               decimal_bytes((cost.forward_bytes + cost.backward_bytes) / attention.ranks),
+               base::format_bytes(cost.forward_bytes), base::format_bytes(cost.backward_bytes),
+               base::format_bytes((cost.forward_bytes + cost.backward_bytes) / attention.ranks),
                base::format_seconds(cost.transfer_seconds),
                base::format_seconds(cost.attention_seconds), base::format_seconds(cost.seconds())});
   }

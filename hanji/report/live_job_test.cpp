@@ -40,7 +40,7 @@ TEST(LiveJob, ShowsStepPaceSharesMemoryAndCall) {
   const std::string page = live_page(job_of(2), 120);
   EXPECT_THAT(page, HasSubstr("step     40 of 100, 100 ms each, 10 per second, 6.00 s left"));
   EXPECT_THAT(page, testing::ContainsRegex(
-                        "0 +R +40 +40 % +10 % +20 % +30 % +90 % +3.00 MiB +90.0 MiB +backward "
+                        "0 +R +40 +40 % +10 % +20 % +30 % +90 % +3.15 MB +94.4 MB +backward "
                         "+all_reduce, 12.0 ms ago"));
   EXPECT_THAT(page, Not(HasSubstr("verdict")));
 }

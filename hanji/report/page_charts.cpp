@@ -60,12 +60,10 @@ struct ValueAxis {
     return kCurveTop + (high - value) / (high - low) * (kCurveHeight - kCurveTop);
   }
 
-  /// `unit`: lines are at round multiples of it.
-  std::string svg(const std::function<std::string(double)>& shown, double unit = 1) const {
+  std::string svg(const std::function<std::string(double)>& shown) const {
     SvgPath lines;
     std::string text;
-    for (const double multiple : round_values(low / unit, high / unit, 4)) {
-      const double value = multiple * unit;
+    for (const double value : round_values(low, high, 4)) {
       lines.line(kPlotLeft, y(value), kPlotLeft + kPlotWidth, y(value));
       const double above_steps = std::min(y(value) + 4, kCurveHeight - 1);
       text += svg_text(kPlotLeft - 8, above_steps, "note", Anchor::kEnd, shown(value));
@@ -168,13 +166,6 @@ ValueAxis axis_of_losses(const TrainingLog& log) {
   }
   if (values.high <= values.low) values.high = values.low + 1;
   return values;
-}
-
-/// The largest power of 1024 that a few lines of an axis up to `high` can count in.
-double binary_unit(double high) {
-  double unit = 1;
-  while (high / unit >= 2048) unit *= 1024;
-  return unit;
 }
 
 /// The plan's line across the picture, its words at the right.
@@ -288,7 +279,7 @@ std::string memory_picture(const RunRecords& run, const OutcomeFacts& outcome) {
   }
   SvgPath curve;
   curve.ribbon(after);
-  std::string content = values.svg(bytes_text, binary_unit(values.high)) + axis.svg(kCurveHeight) +
+  std::string content = values.svg(bytes_text) + axis.svg(kCurveHeight) +
                         planned_line(values, planned, measured <= planned);
   if (measured > 0) content += measured_mark(values, measured, measured > planned);
   return picture_of_curves(

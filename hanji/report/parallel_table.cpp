@@ -65,7 +65,7 @@ std::string keys_text(int columns) {
 }
 
 std::string bytes_text(double bytes) {
-  return bytes > 0 ? decimal_bytes(static_cast<int64_t>(bytes)) : "";
+  return bytes > 0 ? base::format_bytes(static_cast<int64_t>(bytes)) : "";
 }
 
 std::string prices_text(const plan::CapacityQuery& query, const std::vector<AxisPrice>& prices,
@@ -104,7 +104,7 @@ std::string axial_text(int ranks, int64_t element_bytes) {
       "\naxial: in a block of {} by {} a rank sends {}, forward and backward "
       "(`hanji explain axial -p {} --element-bytes {}`)\n",
       base::counted(block.residues, "residue"), base::counted(block.sequences, "sequence"),
-      decimal_bytes(elements * element_bytes / ranks), ranks, element_bytes);
+      base::format_bytes(elements * element_bytes / ranks), ranks, element_bytes);
 }
 
 constexpr const char* kWords =

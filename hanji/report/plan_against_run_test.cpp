@@ -79,11 +79,11 @@ skew_seconds                           -      2.00 ms           -
 data_seconds                     1.00 ms            -           -
 step_seconds                     50.0 ms      40.0 ms     +25.0 %      +25.0 %
 tokens_per_second                 20.0 k       25.0 k     -20.0 %
-wire_bytes_per_step             6.00 MiB     6.00 MiB      +0.0 %
+wire_bytes_per_step              6.29 MB      6.29 MB      +0.0 %
 collectives_per_step                   4            4      +0.0 %
-memory.parameters               40.0 MiB            -           -
-memory.activations              24.0 MiB     30.0 MiB     -20.0 %
-peak_bytes_per_rank             64.0 MiB            -           -
+memory.parameters                41.9 MB            -           -
+memory.activations               25.2 MB      31.5 MB     -20.0 %
+peak_bytes_per_rank              67.1 MB            -           -
 )");
 }
 
@@ -136,8 +136,8 @@ TEST(PlanAgainstRun, OfGpusThePeakOfTheirTensorsIsComparedWithLinesThatLieThere)
   run.gpu_reserved_bytes = int64_t{96} << 20;
   const std::string shown = table(plan, run);
   EXPECT_THAT(shown,
-              HasSubstr("gpu_peak_bytes_per_rank         64.0 MiB     80.0 MiB     -20.0 %\n"
-                        "gpu_reserved_bytes                     -     96.0 MiB           -\n"));
+              HasSubstr("gpu_peak_bytes_per_rank          67.1 MB      83.9 MB     -20.0 %\n"
+                        "gpu_reserved_bytes                     -       101 MB           -\n"));
 }
 
 TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {

@@ -54,8 +54,8 @@ TEST(RunReport, SaysTheVerdictAndTheSecondsByRankAxisAndCall) {
   EXPECT_THAT(text, HasSubstr("verdict      rank 3 computes 29.7 % longer than the others"));
   EXPECT_THAT(text, HasSubstr("wait for it in"));
   EXPECT_THAT(text, testing::ContainsRegex("rank +step +compute +samples +bytes +waits +CPU"));
-  EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.00 MiB +200 us +2"));
-  EXPECT_THAT(text, testing::ContainsRegex("all_reduce +2 +1.00 MiB +.* ms +for rank 3, 2"));
+  EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.05 MB +200 us +2"));
+  EXPECT_THAT(text, testing::ContainsRegex("all_reduce +2 +1.05 MB +.* ms +for rank 3, 2"));
 }
 
 TEST(RunReport, OfManyRanksTheSlowOneIsShown) {
@@ -73,7 +73,7 @@ TEST(RunReport, WhatIsUnknownIsNotZero) {
     }
   }
   const std::string text = run_report(run);
-  EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.00 MiB +unknown +unknown"));
+  EXPECT_THAT(text, testing::ContainsRegex("data +2 +1.05 MB +unknown +unknown"));
   EXPECT_THAT(text, HasSubstr("verdict      not measured"));
 }
 
@@ -111,7 +111,7 @@ TEST(RunReport, SaysHowARunEnded) {
   EXPECT_THAT(text, testing::ContainsRegex("resumed 1\\s+time"));
   EXPECT_THAT(text, HasSubstr("1 warning"));
   EXPECT_THAT(text, HasSubstr("3 checkpoints"));
-  EXPECT_THAT(text, HasSubstr("memory       2.00 MiB of tensors at most on a rank"));
+  EXPECT_THAT(text, HasSubstr("memory       2.10 MB of tensors at most on a rank"));
   EXPECT_LE(base::split(text, '\n').size(), 41u) << text;
   const auto json = base::parse_json(run_report_json(run)).or_throw();
   EXPECT_EQ(json["outcome"]["warnings"][0]["warning"], "slow disk");

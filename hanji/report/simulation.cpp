@@ -41,11 +41,11 @@ std::string sizes(const Round& round, const cost::Network& network) {
   for (const Transfer& one : round.transfers) {
     if (one.bytes != first.bytes) return "";
   }
-  std::string text = decimal_bytes(first.bytes);
+  std::string text = base::format_bytes(first.bytes);
   const double rate =
       static_cast<double>(first.bytes) / (first.end - first.start - network.latency_seconds);
   if (rate < 0.99 * network.bytes_per_second) {
-    text += fmt::format(" at {}/s each", decimal_bytes(std::llround(rate)));
+    text += fmt::format(" at {}/s each", base::format_bytes(std::llround(rate)));
   }
   return text;
 }
@@ -146,7 +146,7 @@ Result<std::string> turns_text(const Question& question, const std::vector<Answe
                                                       sized, question.bytes));
     if (!size) continue;
     text += fmt::format("{}{} below {}", text.empty() ? "" : ", ", answers[i].algorithm.name,
-                        decimal_bytes(*size));
+                        base::format_bytes(*size));
   }
   if (text.empty()) return text;
   return fmt::format("\nwith {} of latency per message these are faster than {}: {}\n",

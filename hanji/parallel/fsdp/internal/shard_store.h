@@ -49,7 +49,7 @@ class ShardStore {
 
   FilePlace in_file(const Place& place) const { return {file_, place.at}; }
   OffloadFile& file() { return *file_; }
-  /// "12.0 MiB in a file, 3 windows of 1.00 MiB; io_uring, past the page cache".
+  /// "12.6 MB in a file, 3 windows of 1.05 MB; io_uring, past the page cache".
   std::string description() const;
 
  private:
