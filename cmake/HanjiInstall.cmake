@@ -22,6 +22,12 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/hanjiConfig.cmake
               ${PROJECT_BINARY_DIR}/generated/hanjiConfigVersion.cmake cmake/FindLibtorch.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hanji)
 
+# The same of the build itself, where find_package() looks below build/dev: `hanji exercise` compiles against it.
+set(_of_build ${PROJECT_BINARY_DIR}/lib/cmake/hanji)
+export(EXPORT hanjiTargets NAMESPACE hanji:: FILE ${_of_build}/hanjiTargets.cmake)
+file(COPY ${PROJECT_BINARY_DIR}/generated/hanjiConfig.cmake ${PROJECT_BINARY_DIR}/generated/hanjiConfigVersion.cmake
+          ${PROJECT_SOURCE_DIR}/cmake/FindLibtorch.cmake DESTINATION ${_of_build})
+
 set(HANJI_PC_MPI)  # the library calls it, a program that makes no group over MPI does not load it
 if(HANJI_MPI_FOUND)
   list(JOIN HANJI_MPI_LIBRARIES " " HANJI_PC_MPI)

@@ -30,6 +30,7 @@ void add_explain_transpose(Verb explain_verb);
 /// `explain h100` and the other words of plan::device_words(), of which one is listed.
 void add_explain_device(Verb explain_verb);
 void add_topo(Verb command);
+void add_exercise(Verb command);
 void add_bench(Verb command);
 /// `bench scaling`, on that verb.
 void add_bench_scaling(Verb bench_verb);
