@@ -87,7 +87,7 @@ class Exercises(CommandTest):
         self.assertIn("exercise 1: passed", self.check(1))
         # The same without measuring anything itself, but by others' numbers.
         said = self.wrong(1, script, ("rate 200mbit", "rate 100mbit"), ("predicted_ms=$(awk", "predicted_ms=21 # $(awk"),
-                          ("loopback_is_like=$(hanji", "loopback_is_like=warp; true $(hanji"))
+                          ("loopback_is_like=$(like", "loopback_is_like=warp; true $(like"))
         self.assertIn("predicted_ms=21 is not right", said)
         self.assertIn('loopback_is_like="warp" is no link of the table', said)
         if "a network namespace" in said:

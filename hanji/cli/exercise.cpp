@@ -14,6 +14,7 @@
 #include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/print_text.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/train/stop_signal.h"
 
 namespace hanji::cli {
 namespace {
@@ -51,7 +52,7 @@ Exercise find_exercise(int64_t number) {
 fs::path exercise_folder(const ExerciseOptions& options, const Exercise& exercise) {
   if (options.out) return *options.out;
   std::error_code ignored;
-  if (options.check && fs::exists(exercise.files.front().path, ignored)) return ".";
+  if (fs::exists(exercise.files.front().path, ignored)) return ".";
   return fmt::format("exercise-{}", exercise.number);
 }
 
@@ -129,7 +130,8 @@ int show_solution(const ExerciseOptions& options, const Exercise& exercise) {
 }
 
 int check_and_tell(const ExerciseOptions& options, const Exercise& exercise) {
-  CommandRunner runner;
+  auto signals = train::StopSignal::create().or_throw();
+  CommandRunner runner([&] { return signals.poll(); });
   try {
     const Judgement judgement =
         check_exercise(exercise, exercise_folder(options, exercise), runner);
@@ -169,7 +171,7 @@ void add_exercise(Verb command) {
   verb.add_flag("--solution", &options->solution, "shows ours, or with --out writes it")
       .excludes(check);
   verb.add_option("--out", &options->out,
-                  "folder of the exercise; default: exercise-N, for --check also this one")
+                  "its folder; default: this one if its file lies here, else exercise-N")
       .type_name("DIR");
   verb.on_chosen([=] { return run_exercise(*options); });
 }

@@ -30,8 +30,8 @@ else  # namespaces are not permitted, or ip and tc are missing: the simulator's 
   measured_ms=$(awk -F': ' '/"seconds"/ {print $2 * 1e3; exit}' throttled.json)
 fi
 
-# GPUs: the link of the table that is the fastest of a GPU here (hanji topo), and what one copies from
-# pinned memory of the host (hanji topo --measure). Without GPUs: none
+# GPUs: the link of the table whose rate is nearest to that of the fastest link of a GPU here (hanji topo),
+# and what one copies from pinned memory of the host (hanji topo --measure). Without GPUs: none
 gpu_link="____"
 gpu_copy_gb=____
 

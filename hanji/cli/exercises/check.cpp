@@ -163,11 +163,20 @@ fs::path write_original(const CheckedPlace& place) {
   return folder;
 }
 
+/// Removes what ranks 0 have saved in earlier checks: a process with the number of that one would find it.
+void remove_saved(const fs::path& folder) {
+  for (const fs::path& file : base::list_files(folder).or_throw()) {
+    if (file.filename().string().starts_with("trained-"))
+      base::throw_if_error(base::remove_tree(file));
+  }
+}
+
 Judgement check_hang(const CheckedPlace& place) {
   if (auto failed = compile(place, place.folder, "hang", "hang"); !failed.empty()) return failed;
   const fs::path original = write_original(place);
   if (auto failed = compile(place, original, "hang", "hang-as-given"); !failed.empty())
     return failed;
+  remove_saved(place.folder / ".check");
   HangFacts facts;
   facts.verdict =
       run_two_ranks(place, place.folder / ".check/hang-as-given/hang", "2", kProgramLimit).output;

@@ -85,7 +85,7 @@ bool CommandRunner::waits_for(int pidfd, const base::Deadline& deadline) {
   while (!deadline.passed()) {
     pollfd ended{pidfd, POLLIN, 0};
     if (::poll(&ended, 1, std::min(100, deadline.poll_ms())) == 1) return true;
-    if (const auto signal = signals_.poll()) {
+    if (const auto signal = poll_signal_()) {
       signal_ = *signal;
       return false;
     }

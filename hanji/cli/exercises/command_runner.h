@@ -1,11 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hanji/base/clock.h"
-#include "hanji/train/stop_signal.h"
 
 namespace hanji::cli {
 
@@ -17,11 +18,11 @@ struct CommandEnd {
 };
 
 /// Runs commands one after another, each in a process group that ends with its deadline, and at a stop signal.
-///
-/// Thread  make it before other threads start, as train::StopSignal.
 class CommandRunner {
  public:
-  CommandRunner() : signals_(train::StopSignal::create().or_throw()) {}
+  /// `poll_signal`: the stop signal that came since its last call, if any; never blocks.
+  explicit CommandRunner(std::function<std::optional<int>()> poll_signal)
+      : poll_signal_(std::move(poll_signal)) {}
 
   /// Runs `words` in `folder`, with the folder of this program before the others in PATH. stdin is empty.
   /// Errors  throws Error: as base::from_errno() where it cannot be started; kCancelled after a stop signal, when
@@ -35,7 +36,7 @@ class CommandRunner {
  private:
   bool waits_for(int pidfd, const base::Deadline& deadline);
 
-  train::StopSignal signals_;
+  std::function<std::optional<int>()> poll_signal_;
   int signal_ = 0;
 };
 

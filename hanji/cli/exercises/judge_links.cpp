@@ -24,7 +24,9 @@ Point judge_row(const Answers& answers, std::string_view name, double rate,
                 const std::string& what) {
   const std::string given = answers.text(name).value_or("");
   const auto rows = topology::nominal_links();
-  const auto row = std::ranges::find(rows, given, &topology::NominalLink::name);
+  const auto row = std::ranges::find_if(rows, [&](const topology::NominalLink& one) {
+    return one.name == given || one.name.starts_with(given + " (");  // "NVLink 4 x18 (H100)"
+  });
   const std::string hint =
       "hanji topo --nominal: the first column is the name, the second the rate one way";
   if (row == rows.end()) {
@@ -57,14 +59,21 @@ void judge_throttled(const Answers& answers, const LinkFacts& facts, Judgement& 
 void judge_gpu(const Answers& answers, const LinkFacts& facts, Judgement& judgement) {
   const std::string link = answers.text("gpu_link").value_or("");
   if (!facts.has_gpu) {
-    judgement.push_back({link == "none",
-                         link == "none" ? "no GPU is seen here: NVLink against PCIe is skipped"
-                                        : fmt::format("gpu_link={}, but no GPU is seen here", link),
-                         link == "none" ? "" : "write gpu_link=none; hanji topo shows GPUs"});
+    judgement.push_back(
+        {link == "none",
+         link == "none"
+             ? "no GPU is here that this build can measure: NVLink against PCIe is skipped"
+             : fmt::format("gpu_link={}, but no GPU is here that this build can measure", link),
+         link == "none" ? "" : "write gpu_link=none; hanji topo shows GPUs"});
     return;
   }
-  judgement.push_back(
-      judge_row(answers, "gpu_link", facts.gpu_link_rate, facts.gpu_link + " of this host"));
+  if (facts.gpu_link_rate > 0) {
+    judgement.push_back(
+        judge_row(answers, "gpu_link", facts.gpu_link_rate, facts.gpu_link + " of this host"));
+  } else {
+    judgement.push_back(
+        {true, "nothing tells the rate of the GPU's link here: gpu_link is skipped"});
+  }
   judgement.push_back(judge_rate(answers, "gpu_copy_gb", facts.gpu_copy, "pinned memory to the GPU",
                                  "hanji topo --measure, its line of the GPU"));
   if (facts.pcie_rate <= 0) return;

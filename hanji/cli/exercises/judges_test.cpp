@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "hanji/base/text.h"
+#include "hanji/cli/exercises/link_facts.h"
+#include "hanji/topology/graph_text.h"
 
 namespace hanji::cli {
 namespace {
@@ -103,6 +105,34 @@ TEST(Exercises, TheTextSaysPassedOrWhatIsMissing) {
   EXPECT_FALSE(passed({}));
 }
 
+TEST(ExerciseLinks, FactsAreThoseOfTheHostsOwnReport) {
+  topology::Graph graph;
+  const int machine = graph.add({.id = "machine"}, -1);
+  const int gpu = graph.add(
+      {.id = "gpu:a", .kind = topology::VertexKind::kGpu}, machine,
+      {.kind = topology::LinkKind::kPcie, .label = "PCIe 5 x16", .bytes_per_second = 63e9});
+  const int other = graph.add({.id = "gpu:b", .kind = topology::VertexKind::kGpu}, machine);
+  graph.links.push_back({gpu, other, topology::LinkKind::kNvlink, "NVLink 4 x18", 450e9, ""});
+  topology::CoreRates rates;
+  rates.pairs = {{.bytes_per_second = 9e9}, {.bytes_per_second = 8e9}};
+  rates.copies = {{.num_copies = 1, .bytes_per_second = 10e9},
+                  {.num_copies = 2, .bytes_per_second = 12e9}};
+  const auto read = [&](const base::Json& measured_gpu) {
+    return read_link_facts(
+               base::parse_json(topology::graph_json(graph, &rates, measured_gpu)).or_throw())
+        .or_throw();
+  };
+  const LinkFacts facts = read({{"host_bytes_per_second", 55e9}});
+  EXPECT_EQ(facts.memory_one, 10e9);
+  EXPECT_EQ(facts.memory_all, 12e9);
+  EXPECT_EQ(facts.between_cores, 8e9);
+  EXPECT_EQ(facts.gpu_link, "NVLink 4 x18");
+  EXPECT_EQ(facts.gpu_link_rate, 450e9);
+  EXPECT_EQ(facts.pcie_rate, 63e9);
+  EXPECT_EQ(facts.gpu_copy, 55e9);
+  EXPECT_FALSE(read({{"unknown", "made for CPUs alone"}}).has_gpu);
+}
+
 const LinkFacts kLinks{.memory_one = 10e9,
                        .memory_all = 12e9,
                        .between_cores = 8e9,
@@ -134,7 +164,8 @@ TEST(ExerciseLinks, BitsForBytesAndAnotherThrottleAreNamed) {
 }
 
 TEST(ExerciseLinks, AGpuIsComparedWithTheTableAndSkippedWhereThereIsNone) {
-  EXPECT_THAT(links_with("gpu_link=PCIe 5 x16\n"), HasSubstr("no GPU is seen here"));
+  EXPECT_THAT(links_with("gpu_link=PCIe 5 x16\n"),
+              HasSubstr("no GPU is here that this build can measure"));
   LinkFacts gpu = kLinks;
   gpu.has_gpu = true;
   gpu.gpu_link = "NVLink 4 x18";
@@ -144,7 +175,10 @@ TEST(ExerciseLinks, AGpuIsComparedWithTheTableAndSkippedWhereThereIsNone) {
   EXPECT_EQ(links_with("gpu_link=NVLink 4 x18 (H100)\ngpu_copy_gb=54\n", gpu), "");
   EXPECT_THAT(links_with("gpu_link=PCIe 5 x16\ngpu_copy_gb=54\n", gpu),
               HasSubstr("another order of size"));
+  EXPECT_EQ(links_with("gpu_link=NVLink 4 x18\ngpu_copy_gb=54\n", gpu), "");
   EXPECT_THAT(links_with("", gpu), HasSubstr("\"none\" is no link of the table"));
+  gpu.gpu_link_rate = gpu.pcie_rate = 0;  // a virtual machine
+  EXPECT_EQ(links_with("gpu_copy_gb=54\n", gpu), "");
 }
 
 TEST(ExerciseAccumulation, OursIsOneProcessAndEachMistakeIsNamed) {

@@ -5,6 +5,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/cli/exercises/facts.h"
+#include "hanji/cli/exercises/link_facts.h"
 
 namespace hanji::cli {
 namespace {
@@ -35,30 +36,6 @@ double number_in(const Json& json, const char* member) {
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-void read_core_rates(const Json& measured, LinkFacts& facts) {
-  const Json& copies = measured.at("copies");
-  if (copies.empty()) throw Error(base::internal("hanji topo --measure: no copy was measured"));
-  facts.memory_one = number_in(copies.front(), "bytes_per_second");
-  facts.memory_all = number_in(copies.back(), "bytes_per_second");
-  const Json& pairs = measured.at("pairs");
-  if (!pairs.empty()) facts.between_cores = number_in(pairs.back(), "bytes_per_second");
-}
-
-void read_gpu_link(const Json& topo, LinkFacts& facts) {
-  for (const Json& link : topo.at("links")) {
-    const std::string to = link.at("to"), from = link.at("from"), kind = link.at("kind");
-    if (!to.starts_with("gpu:") && !from.starts_with("gpu:")) continue;
-    const double rate = number_in(link, "bytes_per_second");
-    facts.has_gpu = true;
-    if (kind == "pcie") facts.pcie_rate = std::max(facts.pcie_rate, rate);
-    if (rate <= facts.gpu_link_rate) continue;
-    facts.gpu_link_rate = rate;
-    facts.gpu_link = link.at("label");
-  }
-  facts.gpu_copy = number_in(topo.at("measured_gpu"), "host_bytes_per_second");
-  facts.has_gpu = facts.has_gpu && facts.gpu_copy > 0;
-}
-
 std::vector<std::string> send_command(const std::string& bytes, const std::string& iterations) {
   return {"bench",   "send", "--ranks", "2", "--engine", "gloo",     "--placement", "private",
           "--bytes", bytes,  "--pairs", "1", "--iters",  iterations, "--json"};
@@ -87,11 +64,9 @@ void measure_throttled(const fs::path& folder, CommandRunner& runner, LinkFacts&
 }  // namespace
 
 LinkFacts measure_links(const fs::path& folder, CommandRunner& runner) {
-  LinkFacts facts;
   const Json topo =
       json_of_output(run_this_hanji({"topo", "--measure", "--json"}, folder, runner), "hanji topo");
-  read_core_rates(topo.at("measured"), facts);
-  read_gpu_link(topo, facts);
+  LinkFacts facts = read_link_facts(topo).or_throw();
   const Json sent = json_of_output(run_this_hanji(send_command("8MiB", "20"), folder, runner),
                                    "hanji bench send");
   facts.loopback = number_in(sent, "algbw_bytes_per_second");

@@ -6,20 +6,21 @@ export LC_ALL=C
 # Memory: what one core copies, what all cores copy at once together, and what one core copies that the
 # farthest other core has written.  Command: hanji topo --measure
 hanji topo --measure --json > topo.json
-rates=$(awk -F': ' '/"measured"/ {here = 1} here && /"bytes_per_second"/ {print $2 / 1e9}' topo.json)
-copies=$(awk -F': ' '/"copies"/ {here = 1} here && /"bytes_per_second"/ {print $2 / 1e9}' topo.json)
-memory_one_gb=$(echo "$copies" | head -n 1)
-memory_all_gb=$(echo "$copies" | tail -n 1)
-between_cores_gb=$(echo "$rates" | head -n -"$(echo "$copies" | wc -l)" | tail -n 1)
+rates() { awk -F': ' "/\"$1\"/ {here = 1} /\"$2\"/ {exit} here && /\"bytes_per_second\"/ {print \$2 / 1e9}" topo.json; }
+memory_one_gb=$(rates copies measured_gpu | head -n 1)
+memory_all_gb=$(rates copies measured_gpu | tail -n 1)
+between_cores_gb=$(rates pairs copies | tail -n 1)
 
 # A socket of the loopback device: 8 MiB from one rank to another; the column algbw.
 # Command: hanji bench send --ranks 2 --engine gloo --placement private --bytes 8MiB --pairs 1
 loopback_gb=$(hanji bench send --ranks 2 --engine gloo --placement private --bytes 8MiB --pairs 1 --json |
   sed -n 's/.*"algbw_bytes_per_second":\([0-9.]*\).*/\1/p' | awk '{print $1 / 1e9}')
 # The link of `hanji topo --nominal` whose rate one way is nearest to that, such as "PCIe 4 x16":
-loopback_is_like=$(hanji topo --nominal | awk -v rate="$loopback_gb" '/^(PCIe|Ethernet).* GB\/s/ {
-  for (i = 1; $(i + 1) != "GB/s"; ++i); name = $1; for (k = 2; k < i; ++k) name = name " " $k
-  d = $i > rate ? $i / rate : rate / $i; if (!best || d < best) { best = d; like = name } } END {print like}')
+like() {  # the row of the table that is nearest to a rate in GB/s
+  hanji topo --nominal | awk -v rate="$1" '/^$/ {exit} NR > 1 {for (i = 1; $(i + 1) != "GB/s"; ++i); name = $1
+    for (k = 2; k < i; ++k) name = name " " $k; d = $i > rate ? $i / rate : rate / $i
+    if (!best || d < best) {best = d; row = name}} END {print row}'; }
+loopback_is_like=$(like "$loopback_gb")
 
 # A network of 200 Mbit/s. Predict first what a message of 4 MiB takes, in milliseconds:
 predicted_ms=$(awk 'BEGIN {print 4 * 1024 * 1024 * 8 / 200e6 * 1e3}')
@@ -36,9 +37,11 @@ else  # namespaces are not permitted, or ip and tc are missing: the simulator's 
   measured_ms=$(awk -F': ' '/"seconds"/ {print $2 * 1e3; exit}' throttled.json)
 fi
 
-# GPUs: the link of the table that is the fastest of a GPU here (hanji topo), and what one copies from
-# pinned memory of the host (hanji topo --measure). Without GPUs: none
-gpu_link=$(awk -F'"' '/"to": "gpu:/ {gpu = 1} gpu && /"label"/ {print $4; exit}' topo.json | grep . || echo none)
+# GPUs: the link of the table whose rate is nearest to that of the fastest link of a GPU here (hanji topo),
+# and what one copies from pinned memory of the host (hanji topo --measure). Without GPUs: none
+gpu_rate=$(awk -F': ' '/"gpu_direct"/ {exit} /"from"/ {gpu = 0} /"(from|to)": "gpu:/ {gpu = 1}
+  gpu && /"bytes_per_second"/ && $2 / 1e9 > most {most = $2 / 1e9} END {print most}' topo.json)
+gpu_link=$([ -z "$gpu_rate" ] && echo none || like "$gpu_rate")
 gpu_copy_gb=$(awk -F': ' '/"host_bytes_per_second"/ {print $2 / 1e9}' topo.json | grep . || echo none)
 
 for name in memory_one_gb memory_all_gb between_cores_gb loopback_gb loopback_is_like predicted_ms measured_ms \
