@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "hanji/base/units.h"
 #include "hanji/cli/exercises/judges.h"
 
 namespace hanji::cli {
@@ -57,14 +58,14 @@ double difference(const std::vector<double>& one, const std::vector<double>& oth
 std::optional<Point> name_mistake(const AccumulationJob& job, const std::vector<double>& weights) {
   const double ranks = job.ranks, batches = job.micro_batches;
   const std::string sum =
-      fmt::format("the gradients of {} ranks are summed, not averaged", job.ranks);
+      fmt::format("the gradients of {} are summed, not averaged", base::counted(job.ranks, "rank"));
   const std::string undivided = fmt::format(
       "the losses of {} micro-batches are summed, not divided by their number", job.micro_batches);
   const std::string average = "Average::kMean divides by the ranks";
   const std::string divide = "each loss is a mean over its own samples: divide it by kMicroBatches";
   const std::string again = fmt::format(
-      "gradients of {} ranks are summed after every micro-batch, the earlier ones again and again",
-      job.ranks);
+      "gradients of {} are summed after every micro-batch, the earlier ones again and again",
+      base::counted(job.ranks, "rank"));
   const std::string hold = "; hold replicas.accumulate() in all but the last";
   const std::array<std::tuple<GradientFactors, std::string, std::string>, 7> known{{
       {{.all = ranks}, sum, average},
@@ -126,14 +127,16 @@ std::vector<double> train_alone(const AccumulationJob& job, const GradientFactor
 Judgement judge_accumulation(const AccumulationJob& job,
                              const std::vector<AccumulationRank>& ranks) {
   if (static_cast<int>(ranks.size()) != job.ranks) {
-    return {{false, fmt::format("{} of {} ranks printed their weights", ranks.size(), job.ranks),
-             "leave the last lines of the program as they are"}};
+    return {
+        {false,
+         fmt::format("{} of {} printed weights", ranks.size(), base::counted(job.ranks, "rank")),
+         "leave the last lines of the program as they are"}};
   }
   Judgement judgement{judge_weights(job, ranks)};
   const int64_t calls = ranks.front().calls;
   const int64_t most = int64_t{2} * job.steps;  // the gradients' bucket, and which of them are used
-  const std::string seen = fmt::format("{} collectives in {} steps of {} micro-batches", calls,
-                                       job.steps, job.micro_batches);
+  const std::string seen = fmt::format("{} collectives in {} of {} micro-batches", calls,
+                                       base::counted(job.steps, "step"), job.micro_batches);
   if (calls <= most && calls > 0) {
     judgement.push_back({true, seen + ": one average a step"});
   } else if (calls == 0) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "hanji/base/units.h"
 #include "hanji/cli/exercises/judges.h"
 
 namespace hanji::cli {
@@ -23,7 +24,9 @@ std::string word_behind(const std::string& text, std::string_view before) {
 
 Point judge_answer(const Answers& answers, std::string_view name, const std::string& right,
                    const std::string& why, const std::string& hint) {
-  const std::string given = answers.text(name).value_or("");
+  std::string given = answers.text(name).value_or("");
+  given.resize(
+      std::min(given.find('('), given.size()));  // "all_reduce(sum, float32)" is a call, too
   if (given == right) return {true, fmt::format("{}={}: {}", name, given, why)};
   return {false, fmt::format("{}={} is not right: {}", name, given, why), hint};
 }
@@ -40,7 +43,8 @@ Judgement judge_mended(const HangFacts& facts) {
   }
   if (static_cast<int>(facts.totals.size()) != facts.ranks) {
     return {{false,
-             fmt::format("{} of {} ranks printed their total", facts.totals.size(), facts.ranks),
+             fmt::format("{} of {} printed a total", facts.totals.size(),
+                         base::counted(facts.ranks, "rank")),
              "leave the last lines of the program as they are"}};
   }
   Judgement judgement{{true, "the program ends on all ranks"}};

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "hanji/base/units.h"
 #include "hanji/cli/exercises/judges.h"
 
 namespace hanji::cli {
@@ -52,8 +53,8 @@ Point judge_mesh(const HybridFacts& facts) {
 Judgement judge_hybrid(const Answers& answers, const HybridFacts& facts) {
   if (facts.strategy != "hsdp" || facts.shares_memory || facts.ranks != 4) {
     return {{false,
-             fmt::format("the run has parallel.data={}, share_memory={}, {} ranks", facts.strategy,
-                         facts.shares_memory, facts.ranks),
+             fmt::format("the run has parallel.data={}, share_memory={}, {}", facts.strategy,
+                         facts.shares_memory, base::counted(facts.ranks, "rank")),
              "leave these keys as they are, remove the folder run, and run the script again"}};
   }
   const std::string again = "after another mesh: rm -r run, and run the script again";

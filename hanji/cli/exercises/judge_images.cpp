@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "hanji/base/units.h"
 #include "hanji/cli/exercises/judges.h"
 
 namespace hanji::cli {
@@ -14,8 +15,9 @@ Point judge_file(const ImagesFacts& facts) {
   }
   if (facts.file_samples != facts.folder_images) {
     return {false,
-            fmt::format("photos.beton has {} samples, the folder photos {} images",
-                        facts.file_samples, facts.folder_images),
+            fmt::format("photos.beton has {}, the folder photos {}",
+                        base::counted(facts.file_samples, "sample"),
+                        base::counted(facts.folder_images, "image")),
             "rm photos.beton, and make it of the folder as it is"};
   }
   return {true, fmt::format("photos.beton has the {} images of the folder photos, whole",

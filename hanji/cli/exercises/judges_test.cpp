@@ -332,6 +332,7 @@ std::string hang_with(const std::string& answers, const HangFacts& facts = kHang
 
 TEST(ExerciseHang, AWrongRankOrCallIsNamed) {
   EXPECT_EQ(hang_with(""), "");
+  EXPECT_EQ(hang_with("absent_call=all_reduce(sum, float32, 1000 elements)\n"), "");
   EXPECT_THAT(hang_with("absent_rank=0\n"),
               HasSubstr("absent_rank=0 is not right: rank 1 was absent"));
   EXPECT_THAT(hang_with("absent_call=barrier\n"), HasSubstr("the others waited in all_reduce"));
