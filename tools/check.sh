@@ -84,7 +84,7 @@ check_release() {
 
 check_consumer() {
   check_release
-  rm -rf build/install build/consumer build/consumer-pc
+  rm -rf build/install build/consumer build/consumer-pc build/exercise-2
   cmake --install build/release
   cmake -S examples/consumer -B build/consumer -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_PREFIX_PATH="$ROOT/build/install"
@@ -96,6 +96,8 @@ check_consumer() {
   g++ examples/consumer/main.cpp -o build/consumer-pc $(pkg-config --cflags --libs hanji)
   ./build/consumer-pc
   ./build/install/bin/hanji run --ranks 2 ./build/consumer-pc
+  ./build/install/bin/hanji exercise 2 --solution --out build/exercise-2
+  ./build/install/bin/hanji exercise 2 --check --out build/exercise-2
 }
 
 check_docs() {

@@ -46,7 +46,8 @@ void measure_throttled(const fs::path& folder, CommandRunner& runner, LinkFacts&
       "ip link set lo up && tc qdisc add dev lo root tbf rate 200mbit burst 256kb latency 50ms && "
       "exec hanji";
   for (const std::string& word : send_command("4MiB", "3")) script += " " + word;
-  const CommandEnd end = runner.run({"unshare", "-rn", "sh", "-c", script}, folder, kMeasureLimit);
+  const CommandEnd end =
+      runner.run({"sh", "-c", "exec unshare -rn sh -c \"$0\"", script}, folder, kMeasureLimit);
   if (end.exit_code == 0) {
     facts.throttled_seconds = number_in(json_of_output(end, "hanji bench send"), "seconds_median");
     facts.throttled_by = "a network namespace";
