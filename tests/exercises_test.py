@@ -86,6 +86,11 @@ class Exercises(CommandTest):
     def test_1_links(self):
         script = self.ours(1)
         self.assertIn("exercise 1: passed", self.check(1))
+        self.change(script, ("rate 200mbit", "rate 200nothing"))
+        said = self.check(1, expect=NOT_PASSED)
+        if (script.parent / "why_not.txt").stat().st_size == 0:  # a namespace can be made
+            self.assertIn("sh links.sh ended with code", said)
+        self.change(script, ("rate 200nothing", "rate 200mbit"))
         # As where namespaces are not permitted.
         refuses = self.folder / "refuses"
         refuses.mkdir()

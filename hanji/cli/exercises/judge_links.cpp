@@ -10,7 +10,7 @@ namespace hanji::cli {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr double kOrder = 3;  // of size: what other processes and other moments change is less
+constexpr double kOrder = 4;  // of size: what other processes and other moments change is less
 
 Point judge_rate(const Answers& answers, std::string_view name, double rate,
                  const std::string& what, const std::string& hint) {
