@@ -122,6 +122,7 @@ Option Option::not_negative() const {
 }
 
 Option Option::one_of(const std::vector<std::string>& values) const {
+  parsing_->values[option_] = values;
   const auto other = [values](const std::string& text) {
     const bool is_there = std::ranges::find(values, text) != values.end();
     return is_there ? "" : none_of(text, {values.begin(), values.end()});
@@ -130,6 +131,8 @@ Option Option::one_of(const std::vector<std::string>& values) const {
 }
 
 Option Option::translate(const std::map<std::string, int>& numbers) const {
+  std::vector<std::string>& values = parsing_->values[option_];
+  for (const auto& [name, number] : numbers) values.push_back(name);
   const auto number_of = [=, option = option_, parsing = parsing_](std::string& text) {
     std::vector<std::string_view> names;
     for (const auto& [name, number] : numbers) {
@@ -194,6 +197,37 @@ void Verb::on_chosen(Run run) const {
   });
 }
 
+namespace {
+
+bool is_listed(const CLI::App* verb) { return !verb->get_group().empty(); }
+
+OptionDescription describe_option(const CLI::Option& option,
+                                  const std::vector<std::string>& values) {
+  OptionDescription one{{}, "", values, option.get_description()};
+  for (const std::string& name : option.get_snames()) one.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) one.names.push_back("--" + name);
+  const bool is_flag = option.get_type_size() == 0;
+  const std::string checked = option.get_type_name();  // "INT:INT in [1 - 5]"
+  if (!is_flag) one.type = checked.substr(0, checked.find(':'));
+  return one;
+}
+
+}  // namespace
+
+VerbDescription Verb::describe() const {
+  VerbDescription verb{app_->get_name(), app_->get_description(), {}, {}};
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->get_group().empty()) continue;
+    const auto values = parsing_->values.find(option);
+    verb.options.push_back(describe_option(
+        *option, values == parsing_->values.end() ? std::vector<std::string>{} : values->second));
+  }
+  for (CLI::App* one : app_->get_subcommands(nullptr)) {
+    if (is_listed(one)) verb.verbs.push_back(Verb(one, parsing_).describe());
+  }
+  return verb;
+}
+
 bool Verb::was_given(const std::string& option) const { return app_->count(option) > 0; }
 
 std::string Verb::text_of(const std::string& option) const {
@@ -207,8 +241,7 @@ std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& wo
   const CLI::App* verb = &app;
   for (const std::string& word : words) {
     if (word.starts_with('-')) return "";
-    const auto verbs =
-        verb->get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); });
+    const auto verbs = verb->get_subcommands(is_listed);
     const auto found =
         std::ranges::find_if(verbs, [&](const CLI::App* one) { return one->get_name() == word; });
     if (found != verbs.end()) {
@@ -323,7 +356,8 @@ CommandLine::~CommandLine() = default;
 int CommandLine::run(std::vector<std::string> arguments) {
   const std::vector<std::string> words = arguments;
   std::ranges::reverse(arguments);  // the parser takes them from the end
-  parsing_ = {};
+  parsing_.chosen = nullptr;
+  parsing_.mistakes.clear();
   try {
     app_->parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

@@ -35,6 +35,23 @@ struct Parsing {
 
   Run chosen;
   std::vector<Mistake> mistakes;
+  std::map<const CLI::Option*, std::vector<std::string>> values;  ///< Where no others are taken.
+};
+
+/// An option, a flag or a positional argument, as the help lists it.
+struct OptionDescription {
+  std::vector<std::string>
+      names;         ///< As they are typed, short ones first; none: a positional argument.
+  std::string type;  ///< The name of its value, such as FILE; empty: a flag.
+  std::vector<std::string> values;  ///< All that it takes; empty: any.
+  std::string doc;
+};
+
+/// A verb, or the command, with what the help lists of it.
+struct VerbDescription {
+  std::string name, doc;
+  std::vector<OptionDescription> options;
+  std::vector<VerbDescription> verbs;
 };
 
 /// A handle to an option, a flag or a positional argument. Each call changes what it refers to and
@@ -86,6 +103,9 @@ class Verb {
   /// The last words of the help.
   void footer(const std::string& text) const;
   void on_chosen(Run run) const;
+
+  /// What was declared until now on it and its verbs, without what is not listed.
+  VerbDescription describe() const;
 
   /// Whether the user gave an option, and its text. Order: after parsing, in a Run.
   bool was_given(const std::string& option) const;

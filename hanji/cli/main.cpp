@@ -41,6 +41,7 @@ int run_command(int argc, char** argv) {
   hanji::cli::add_topo(root);
   hanji::cli::add_bench(root);
   hanji::cli::add_exercise(root);
+  hanji::cli::add_completion(root);
   hanji::cli::add_rank(root);
   hanji::cli::add_time_gpu(root);
   hanji::cli::add_bench_rank(root);

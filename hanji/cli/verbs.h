@@ -34,6 +34,7 @@ void add_exercise(Verb command);
 void add_bench(Verb command);
 /// `bench scaling`, on that verb.
 void add_bench_scaling(Verb bench_verb);
+void add_completion(Verb command);
 /// Hidden: what `train` starts once per rank.
 void add_rank(Verb command);
 /// Hidden: what a plan for GPUs starts to time one.
