@@ -1,4 +1,5 @@
-# `cmake --install` gives the libraries, their headers, the command, find_package(hanji) and pkg-config.
+# `cmake --install` gives the libraries, their headers, the command with man pages and completion, docs/,
+# find_package(hanji) and pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(_targets hanji_core hanji_core_dependencies)
@@ -7,7 +8,13 @@ if(NOT HANJI_CORE_ONLY)
   install(TARGETS hanji_cli RUNTIME)
   # INSTALL_RPATH_USE_LINK_PATH leaves out what lies inside the project, and .venv does.
   set_target_properties(hanji_cli PROPERTIES INSTALL_RPATH ${Libtorch_ROOT}/lib)
+  # The command says what they are, so they are made when it is installed.
+  install(CODE "execute_process(COMMAND bash ${PROJECT_SOURCE_DIR}/tools/man_pages.sh
+    $<TARGET_FILE:hanji_cli> ${PROJECT_BINARY_DIR}/generated/share COMMAND_ERROR_IS_FATAL ANY)")
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/share/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
 endif()
+install(FILES README.md CHANGELOG.md CITATION.cff LICENSE SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set_target_properties(hanji_core PROPERTIES EXPORT_NAME core)
 set_target_properties(hanji_core_dependencies PROPERTIES EXPORT_NAME core_dependencies)
 install(TARGETS ${_targets} EXPORT hanjiTargets ARCHIVE FILE_SET HEADERS)
