@@ -2,7 +2,7 @@
 """Checks the house: an arrow goes only downwards, every source is built, and prints the budgets.
 
 Fails on an include that the table of floors does not allow, on a private header of another
-folder, on torch in the core, on a source or test that no CMakeLists names, on a wait that could
+folder, on one that an installed header includes, on torch in the core, on a source or test that no CMakeLists names, on a wait that could
 follow a clock that jumps, on a way from verify's one process to a Group or a reducer, on one from
 the command to torch outside of its benchmarks and its doctor, and on a second source that sees its
 parser.
@@ -88,6 +88,22 @@ def check_command(path):
             return
 
 
+def listed_headers(kind):
+    """Headers that the CMakeLists of floors name as HEADERS or PRIVATE_HEADERS."""
+    for listing in pathlib.Path("hanji").rglob("CMakeLists.txt"):
+        for call in re.findall(r"^hanji_floor\((.*?)\)$", re.sub(r"#.*", "", listing.read_text()), re.M | re.S):
+            for words in re.findall(rf"\b{kind} ([^A-Z]*)", call):
+                yield from (str(listing.parent / word) for word in words.split())
+
+
+def check_installed():
+    installed = set(listed_headers("(?<!_)HEADERS")) | {"hanji/hanji.h"}
+    for path in sorted(installed):
+        for include in INCLUDE.findall(pathlib.Path(path).read_text()):
+            if include.startswith("hanji/") and include not in installed:
+                yield f"{path}: is installed, and {include}, which it includes, is not"
+
+
 def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0
 
@@ -117,6 +133,7 @@ def main():
             name = str(path.relative_to(listing.parent)) if listing else ""
             if not listing or not re.search(rf"(^|[\s(]){re.escape(name)}([\s)]|$)", listing.read_text()):
                 mistakes.append(f"{path}: no CMakeLists names it")
+    mistakes += check_installed()
     for path in ALONE:
         mistakes += check_alone(path)
     for kind in (".h", ".cpp", "test"):

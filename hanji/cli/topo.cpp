@@ -8,6 +8,7 @@
 #include "hanji/cli/verbs.h"
 #include "hanji/cli/write_drawing.h"
 #include "hanji/compute/first_gpu.h"
+#include "hanji/topology/gpu_rates_json.h"
 #include "hanji/topology/graph_text.h"
 #include "hanji/topology/nominal.h"
 #include "hanji/topology/read_graph.h"

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "hanji/plan/internal/facts_json.h"
+#include "hanji/topology/gpu_rates_json.h"
 
 namespace hanji::plan {
 namespace {

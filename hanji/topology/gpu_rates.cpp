@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/units.h"
+#include "hanji/topology/gpu_rates_json.h"
 
 namespace hanji::topology {
 namespace {

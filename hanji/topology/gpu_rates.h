@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "hanji/base/json.h"
-
 namespace hanji::topology {
 
 /// What one GPU was measured to do. A rate of 0 was not measured.
@@ -21,6 +19,5 @@ struct GpuRates {
 
 /// "measured on NVIDIA H200, 2026-01-31: products 640 TF/s in bf16, ...". One line.
 std::string gpu_rates_text(const GpuRates& rates);
-base::Json gpu_rates_json(const GpuRates& rates);
 
 }  // namespace hanji::topology
