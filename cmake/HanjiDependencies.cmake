@@ -33,7 +33,7 @@ endif()
 # MPI is optional: without it groups over MPI are refused. Python's backend does not carry it around.
 set(HANJI_MPI_FOUND FALSE)
 set(HANJI_MPIRUN)
-if(NOT HANJI_CORE_ONLY AND NOT HANJI_PYTHON)
+if(HANJI_MPI AND NOT HANJI_CORE_ONLY AND NOT HANJI_PYTHON)
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI QUIET COMPONENTS CXX)
   if(MPI_CXX_FOUND)

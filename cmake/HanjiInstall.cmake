@@ -21,6 +21,7 @@ install(TARGETS ${_targets} EXPORT hanjiTargets ARCHIVE FILE_SET HEADERS)
 install(EXPORT hanjiTargets NAMESPACE hanji:: FILE hanjiTargets.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hanji)
 
+string(REGEX MATCH "^[0-9]+[.][0-9]+" HANJI_TORCH_MINOR "${Libtorch_VERSION}")
 configure_package_config_file(cmake/hanjiConfig.cmake.in generated/hanjiConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hanji)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/hanjiConfigVersion.cmake
