@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "hanji/base/json.h"
 #include "hanji/base/terminal.h"
 #include "hanji/topology/machine.h"
 
@@ -57,6 +57,5 @@ MeasureLinks host_links(const Machine& machine, int64_t bytes);
 
 /// A table: links, each alone, each together, the ratio.
 std::string contention_text(const Contention& found, int columns = base::kTerminalColumns);
-base::Json contention_json(const Contention& found);
 
 }  // namespace hanji::topology

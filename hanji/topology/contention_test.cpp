@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "hanji/base/json.h"
+#include "hanji/topology/internal/contention_json.h"
 
 namespace hanji::topology {
 namespace {

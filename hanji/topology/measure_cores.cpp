@@ -7,6 +7,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
+#include "hanji/topology/internal/contention_json.h"
 #include "hanji/topology/internal/core_kernels.h"
 
 namespace hanji::topology {
