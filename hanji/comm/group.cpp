@@ -120,6 +120,7 @@ Group divide(const Group& parent, int id, const std::vector<int>& members, Group
     state->family().next_id = std::max(state->family().next_id, id + 1);
   }
   options.rank_names = options.rank_names.part(members);
+  options.id = id;
   Group part = state->divide()(id, members, std::move(options));
   std::vector<int> in_job = members;
   for (int& rank : in_job) rank = state->job_ranks().empty() ? rank : state->job_ranks()[rank];

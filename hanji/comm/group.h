@@ -48,6 +48,7 @@ struct GroupOptions {
   std::shared_ptr<cost::Chooser> chooser = {};
   /// Where ranks share memory, that knows theirs by itself. A subgroup has those of its members.
   RankNames rank_names = {};
+  int id = 0;  ///< Number of the group in traces, the same on its members; a subgroup gets its own.
 };
 
 /// What calls cost a rank, apart from each other: moving bytes, and waiting for a slower rank.

@@ -231,6 +231,10 @@ TEST(Group, EveryCallLeavesASpan) {
   EXPECT_EQ(events[0].lane, trace::Lane::kCommunication);
   EXPECT_EQ(events[0].bytes, 400);
   EXPECT_EQ(events[0].group_size, 1);
+  EXPECT_EQ(events[0].group, 0);
+  EXPECT_EQ(events[0].routine, static_cast<uint8_t>(schedule::Routine::kAllReduce));
+  EXPECT_EQ(events[0].op, static_cast<uint8_t>(schedule::ReduceOp::kSum));
+  EXPECT_EQ(events[0].counts, schedule::hash_of_counts(100, {}));
   EXPECT_LE(events[0].start_ns, events[0].end_ns);
 }
 

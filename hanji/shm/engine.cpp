@@ -56,6 +56,12 @@ Status check_alive(const Segment& segment, const std::vector<int>& members,
   return {};
 }
 
+/// Shares of ranks with different ones, as either list of a call says.
+std::span<const int64_t> counts_of(const Call& call) {
+  const auto& steps = call.steps ? call.steps : call.steps_if_private;
+  return steps ? std::span<const int64_t>(steps->counts) : std::span<const int64_t>();
+}
+
 }  // namespace
 
 class Engine::Core {
@@ -243,8 +249,11 @@ class Engine::Core {
     event.bytes = bytes;
     event.sequence = static_cast<int64_t>(operation.descriptor.operation);
     event.group_size = size();
-    event.dtype = static_cast<uint8_t>(call.dtype);
     event.group = lines_.group();
+    event.routine = static_cast<uint8_t>(call.routine);
+    if (schedule::reduces(call.routine)) event.op = static_cast<uint8_t>(call.op);
+    event.dtype = static_cast<uint8_t>(call.dtype);
+    event.counts = schedule::hash_of_counts(call.count, counts_of(call));
     event.call_site = call.call_site;
     options_.recorder->add(event);
     if (!calls_) return;

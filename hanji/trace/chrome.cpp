@@ -64,6 +64,8 @@ std::string collective_arguments(const Event& event, const std::string& name) {
                                  json_quote(name.substr(0, name.find(' '))));
   if (event.group_size > 0) text += fmt::format(R"(,"Group size":{})", event.group_size);
   if (event.sequence >= 0) text += fmt::format(R"(,"Seq":{})", event.sequence);
+  if (event.group >= 0) text += fmt::format(R"(,"group":{})", event.group);
+  if (event.counts != 0) text += fmt::format(R"(,"counts":"{:08x}")", event.counts);
   if (event.dtype < base::kNumDTypes) {
     const auto element_bytes = static_cast<int64_t>(size_of(static_cast<DType>(event.dtype)));
     text += fmt::format(R"(,"dtype":"{}","In msg nelems":{})", torch_name(event.dtype),

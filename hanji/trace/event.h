@@ -32,6 +32,8 @@ using NameId = uint32_t;
 
 inline constexpr int64_t kCurrentStep = -1;
 inline constexpr uint8_t kNoDType = 255;
+inline constexpr uint8_t kNoRoutine = 255;
+inline constexpr uint8_t kNoOp = 255;
 
 /// One span of time. Units: nanoseconds of base::now_ns().
 struct Event {
@@ -40,13 +42,19 @@ struct Event {
   NameId name = 0;
   Lane lane = Lane::kMain;
   Category category = Category::kOther;
-  int64_t step = kCurrentStep;  ///< Replaced by the recorder's step when added.
-  int64_t bytes = 0;            ///< Moved or written meanwhile.
-  int64_t sequence = -1;        ///< Of a collective within its group; -1: none.
+  int64_t step = kCurrentStep;  ///< Replaced by the recorder's step when added; below 2^40.
+  int64_t bytes = 0;            ///< Moved or written meanwhile; below 2^48.
+  /// What a call was called with: its number within its group, -1 for no call, below 2^48; the ranks and the id of
+  /// that group, up to 65534, -1 where it has none; schedule's Routine and ReduceOp, and a base::DType, as numbers; its
+  /// counts, as schedule::hash_of_counts(); shm::CallSites of its rank, up to 65535.
+  int64_t sequence = -1;
   int32_t group_size = 0;
-  uint8_t dtype = kNoDType;  ///< A base::DType.
-  int32_t group = -1;        ///< Of a collective: the id of its group, up to 65534; -1: none.
-  uint32_t call_site = 0;    ///< Of a collective: shm::CallSites of its rank, up to 65535.
+  int32_t group = -1;
+  uint8_t routine = kNoRoutine;
+  uint8_t op = kNoOp;
+  uint8_t dtype = kNoDType;
+  uint32_t counts = 0;
+  uint32_t call_site = 0;
 };
 
 }  // namespace hanji::trace

@@ -40,44 +40,64 @@ std::string_view cut(std::string_view name) {
   return name.substr(0, size);
 }
 
+/// The lowest bits of a value; larger ones become the largest, so that no field spills into the next.
+uint64_t field(int64_t value, int bits) {
+  const auto limit = (int64_t{1} << bits) - 1;
+  return static_cast<uint64_t>(std::clamp<int64_t>(value, 0, limit));
+}
+
+int64_t part(uint64_t word, int from, int bits) {
+  return static_cast<int64_t>(word >> from & ((uint64_t{1} << bits) - 1));
+}
+
 /// Release and acquire on every word keep the words between the two stamps (fences would do, but
 /// ThreadSanitizer does not know them). On x86 they are plain moves.
 void store(Record& record, const Event& event) {
-  record.start_ns.store(event.start_ns, memory_order_release);
-  record.end_ns.store(event.end_ns, memory_order_release);
-  record.step.store(event.step, memory_order_release);
-  record.bytes.store(event.bytes, memory_order_release);
-  record.sequence.store(event.sequence, memory_order_release);
-  const auto group = static_cast<uint32_t>(event.group_size);
-  record.name_and_group.store(uint64_t{event.name} << 32 | group, memory_order_release);
-  const uint64_t kinds = static_cast<uint64_t>(event.lane) |
-                         static_cast<uint64_t>(event.category) << 8 | uint64_t{event.dtype} << 16 |
-                         uint64_t{static_cast<uint16_t>(event.group + 1)} << 24 |
-                         uint64_t{static_cast<uint16_t>(event.call_site)} << 40;
-  record.kinds.store(kinds, memory_order_release);
+  const auto put = [](std::atomic<uint64_t>& word, uint64_t value) {
+    word.store(value, memory_order_release);
+  };
+  put(record.start_ns, static_cast<uint64_t>(event.start_ns));
+  put(record.duration, field(event.end_ns - event.start_ns, 48) |
+                           static_cast<uint64_t>(event.lane) << 48 |
+                           static_cast<uint64_t>(event.category) << 52 |
+                           uint64_t{event.dtype} << 56);
+  put(record.step, field(event.step, 40) | uint64_t{event.routine} << 40 |
+                       field(event.call_site, 16) << 48);
+  put(record.bytes, field(event.bytes, 48) | field(int64_t{event.group} + 1, 16) << 48);
+  put(record.sequence, field(event.sequence + 1, 48) | uint64_t{event.op} << 48);
+  put(record.name, static_cast<uint32_t>(event.group_size) | uint64_t{event.name} << 32);
+  put(record.counts, event.counts);
 }
 
-/// Nothing if a kind is none of ours or time runs backwards: the bytes are not a record then.
+/// Nothing if a kind is none of ours: the bytes are not a record then.
 std::optional<Event> load(const Record& record) {
+  const auto get = [](const std::atomic<uint64_t>& word) {
+    return word.load(memory_order_acquire);
+  };
   Event event;
-  event.start_ns = record.start_ns.load(memory_order_acquire);
-  event.end_ns = record.end_ns.load(memory_order_acquire);
-  event.step = record.step.load(memory_order_acquire);
-  event.bytes = record.bytes.load(memory_order_acquire);
-  event.sequence = record.sequence.load(memory_order_acquire);
-  const uint64_t name_and_group = record.name_and_group.load(memory_order_acquire);
-  event.name = static_cast<NameId>(name_and_group >> 32);
-  event.group_size = static_cast<int32_t>(name_and_group & 0xFFFFFFFF);
-  const uint64_t kinds = record.kinds.load(memory_order_acquire);
-  const uint64_t lane = kinds & 0xFF;
-  const uint64_t category = kinds >> 8 & 0xFF;
+  event.start_ns = static_cast<int64_t>(get(record.start_ns));
+  const uint64_t duration = get(record.duration);
+  const int64_t lane = part(duration, 48, 4), category = part(duration, 52, 4);
   if (lane >= kNumLanes || category >= kNumCategories) return {};
-  if (event.start_ns < 0 || event.end_ns < event.start_ns) return {};
+  if (event.start_ns < 0 || event.start_ns > INT64_MAX - part(duration, 0, 48)) return {};
+  event.end_ns = event.start_ns + part(duration, 0, 48);
   event.lane = static_cast<Lane>(lane);
   event.category = static_cast<Category>(category);
-  event.dtype = static_cast<uint8_t>(kinds >> 16);
-  event.group = static_cast<int32_t>(kinds >> 24 & 0xFFFF) - 1;
-  event.call_site = static_cast<uint32_t>(kinds >> 40 & 0xFFFF);
+  event.dtype = static_cast<uint8_t>(duration >> 56);
+  const uint64_t step = get(record.step);
+  event.step = part(step, 0, 40);
+  event.routine = static_cast<uint8_t>(part(step, 40, 8));
+  event.call_site = static_cast<uint32_t>(step >> 48);
+  const uint64_t bytes = get(record.bytes);
+  event.bytes = part(bytes, 0, 48);
+  event.group = static_cast<int32_t>(bytes >> 48) - 1;
+  const uint64_t sequence = get(record.sequence);
+  event.sequence = part(sequence, 0, 48) - 1;
+  event.op = static_cast<uint8_t>(part(sequence, 48, 8));
+  const uint64_t name = get(record.name);
+  event.group_size = static_cast<int32_t>(name & 0xFFFFFFFF);
+  event.name = static_cast<NameId>(name >> 32);
+  event.counts = static_cast<uint32_t>(get(record.counts));
   return event;
 }
 

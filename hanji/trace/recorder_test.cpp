@@ -37,8 +37,11 @@ TEST(Recorder, GivesBackEveryFieldOfAnEvent) {
                     .bytes = int64_t{1} << 40,
                     .sequence = 19,
                     .group_size = 23,
-                    .dtype = 4,
                     .group = 4351,
+                    .routine = 9,
+                    .op = 8,
+                    .dtype = 4,
+                    .counts = 0xFEDCBA98,
                     .call_site = 1023};
   recorder.add(event);
 
@@ -57,7 +60,10 @@ TEST(Recorder, GivesBackEveryFieldOfAnEvent) {
   EXPECT_EQ(events[0].bytes, int64_t{1} << 40);
   EXPECT_EQ(events[0].sequence, 19);
   EXPECT_EQ(events[0].group_size, 23);
+  EXPECT_EQ(events[0].routine, 9);
+  EXPECT_EQ(events[0].op, 8);
   EXPECT_EQ(events[0].dtype, 4);
+  EXPECT_EQ(events[0].counts, 0xFEDCBA98u);
   EXPECT_EQ(events[0].group, 4351);
   EXPECT_EQ(events[0].call_site, 1023u);
 }
@@ -165,6 +171,34 @@ TEST(Recorder, SurvivesSigkillOfItsWriter) {
   const std::vector<Event> events = (*recorder).events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ((*recorder).name(events[0].name), "bucket 4");
+}
+
+TEST(Recorder, AValueTooLargeForItsFieldBecomesTheLargestAndSpoilsNoOther) {
+  Memory memory(Recorder::bytes_for(1));
+  Recorder recorder = Recorder::format(memory.bytes(), 0, 1);
+  recorder.add({.start_ns = 1,
+                .end_ns = INT64_MAX,
+                .lane = Lane::kData,
+                .category = Category::kSkew,
+                .step = INT64_MAX - 1,
+                .bytes = INT64_MAX,
+                .sequence = INT64_MAX - 1,
+                .group = 1 << 20,
+                .routine = 3,
+                .op = 2,
+                .call_site = UINT32_MAX});
+  const Event event = recorder.events().at(0);
+  EXPECT_EQ(event.end_ns, 1 + (int64_t{1} << 48) - 1);
+  EXPECT_EQ(event.lane, Lane::kData);
+  EXPECT_EQ(event.category, Category::kSkew);
+  EXPECT_EQ(event.step, (int64_t{1} << 40) - 1);
+  EXPECT_EQ(event.bytes, (int64_t{1} << 48) - 1);
+  EXPECT_EQ(event.sequence, (int64_t{1} << 48) - 2);
+  EXPECT_EQ(event.group, 65534);
+  EXPECT_EQ(event.routine, 3);
+  EXPECT_EQ(event.op, 2);
+  EXPECT_EQ(event.dtype, kNoDType);
+  EXPECT_EQ(event.call_site, 65535u);
 }
 
 TEST(Recorder, ARecordCutInTheMiddleIsSkipped) {

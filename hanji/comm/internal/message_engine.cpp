@@ -22,7 +22,8 @@ MessageEngine::MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& opt
       names_(options.rank_names),
       order_(std::move(order)),
       deadline_(options.deadline),
-      recorder_(options.recorder) {
+      recorder_(options.recorder),
+      group_(options.id) {
   if (!wire_->blocks()) return;
   thread_ = base::start_thread("start the thread of group " + options.name, [this] { serve(); });
 }
@@ -176,7 +177,7 @@ void MessageEngine::finish(const std::optional<Status>& ended) {
   }
   const CallParts parts = clock_.add(open_->start_ns(), open_->agreed_ns(), now);
   record_parts(recorder_, open_->request(), parts);
-  record_call(recorder_, open_->request(), {open_->start_ns(), open_->sequence(), size()});
+  record_call(recorder_, open_->request(), {open_->start_ns(), open_->sequence(), size(), group_});
   network_bytes_ += open_->sent_bytes();
   completed_ = open_->sequence();
   open_.reset();

@@ -66,6 +66,7 @@ class MessageEngine final : public Engine {
   const std::vector<int> order_;
   const std::chrono::nanoseconds deadline_;
   trace::Recorder* const recorder_;
+  const int group_;  ///< GroupOptions::id.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -16,7 +16,11 @@ void record_call(trace::Recorder* recorder, const Request& request, const Carrie
   event.bytes = request.count * static_cast<int64_t>(base::size_of(request.dtype));
   event.sequence = static_cast<int64_t>(carried.sequence);
   event.group_size = carried.group_size;
+  event.group = carried.group;
+  event.routine = static_cast<uint8_t>(request.routine);
+  if (schedule::reduces(request.routine)) event.op = static_cast<uint8_t>(request.op);
   event.dtype = static_cast<uint8_t>(request.dtype);
+  event.counts = schedule::hash_of_counts(request.count, request.counts);
   recorder->add(event);
 }
 

@@ -8,11 +8,12 @@
 
 namespace hanji::comm {
 
-/// When and as which call of its group a request was carried out.
+/// When and as which call of which group a request was carried out.
 struct Carried {
   int64_t start_ns = 0;
   uint64_t sequence = 0;
   int group_size = 0;
+  int group = 0;  ///< GroupOptions::id.
 };
 
 /// Adds to the trace of a rank a call that ends now; nothing where `recorder` is null.

@@ -57,6 +57,7 @@ HierarchicalEngine::HierarchicalEngine(Peers peers, const GroupOptions& options)
       way_(way_of(options)),
       deadline_(with_grace(options.deadline)),
       recorder_(options.recorder),
+      group_(options.id),
       names_(options.rank_names),
       stages_(peers_) {}
 
@@ -217,7 +218,7 @@ void HierarchicalEngine::close() {
   const int64_t unseen = parts.exposed_ns - arrived_ns_;
   record_parts(recorder_, call.request, parts);
   hidden_ns_ += std::min(between_hosts_ns() - between_at_arrival_ns_, unseen);
-  record_call(recorder_, call.request, {call.start_ns, call.sequence, size()});
+  record_call(recorder_, call.request, {call.start_ns, call.sequence, size(), group_});
   completed_ = call.sequence;
   calls_.pop_front();
   phase_ = Phase::kIdle;

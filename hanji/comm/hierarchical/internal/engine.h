@@ -81,6 +81,7 @@ class HierarchicalEngine final : public Engine {
   const std::string way_;  ///< As in describe().
   const std::chrono::nanoseconds deadline_;
   trace::Recorder* const recorder_;
+  const int group_;  ///< GroupOptions::id.
   const RankNames names_;
 
   std::deque<Call> calls_;  // the first one is under way unless kIdle

@@ -40,6 +40,7 @@ NcclEngine::NcclEngine(Parts parts, const GroupOptions& options)
     : parts_(std::move(parts)),
       deadline_(options.deadline),
       recorder_(options.recorder),
+      group_(options.id),
       barrier_token_(at::zeros({1}, at::TensorOptions(at::kByte).device(parts_.device))) {}
 
 NcclEngine::~NcclEngine() {
@@ -221,7 +222,7 @@ Status NcclEngine::launch(Call& call) {
 void NcclEngine::retire() {
   while (!calls_.empty() && calls_.front().ended && calls_.front().ended->done()) {
     const Call& call = calls_.front();
-    record_call(recorder_, call.request, {call.start_ns, completed_ + 1, size()});
+    record_call(recorder_, call.request, {call.start_ns, completed_ + 1, size(), group_});
     const int64_t now =
         base::now_ns();  // skew is a part of the transfer here, and all is the device's
     record_parts(recorder_, call.request, {call.start_ns, call.start_ns, now, now});

@@ -95,6 +95,7 @@ class NcclEngine final : public Engine {
   Parts parts_;
   const std::chrono::nanoseconds deadline_;  // of calls without one of their own
   trace::Recorder* const recorder_;
+  const int group_;  ///< GroupOptions::id.
   at::Tensor barrier_token_;
   std::deque<Call> calls_;
   uint64_t completed_ = 0;
