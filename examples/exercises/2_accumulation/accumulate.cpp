@@ -15,7 +15,8 @@ int main() {
   for (auto& parameter : net->parameters()) parameter.data().zero_();
 
   // How are the gradients of the ranks combined?
-  auto replicas = hanji::data_parallel(*net, world.group(), {.average = hanji::parallel::Average::____});
+  auto replicas =
+      hanji::data_parallel(*net, world.group(), {.average = hanji::parallel::Average::____});
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   const auto before = world.group().stats().operations;
   for (int step = 0; step < kSteps; ++step) {

@@ -5,6 +5,7 @@
 // absent_call=____
 #include <hanji/hanji.h>
 #include <torch/types.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
     // Rank 0 saves what was trained, and the others wait for the file.
     const std::string file = "trained-" + std::to_string(getppid());
     if (world.rank() == 0) std::ofstream(file) << total << "\n";
-    while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (!std::filesystem::exists(file))
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::printf("rank %d total %g\n", world.rank(), total);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "hanji/base/status.h"
+#include "hanji/base/file.h"
 #include "hanji/test/eventually.h"
 
 namespace hanji::cli {
