@@ -6,7 +6,6 @@
 
 #include "hanji/base/text.h"
 #include "hanji/cli/exercises/link_facts.h"
-#include "hanji/topology/graph_text.h"
 
 namespace hanji::cli {
 namespace {
@@ -105,7 +104,7 @@ TEST(Exercises, TheTextSaysPassedOrWhatIsMissing) {
   EXPECT_FALSE(passed({}));
 }
 
-TEST(ExerciseLinks, FactsAreThoseOfTheHostsOwnReport) {
+TEST(ExerciseLinks, FactsAreThoseOfTheHost) {
   topology::Graph graph;
   const int machine = graph.add({.id = "machine"}, -1);
   const int gpu = graph.add(
@@ -117,12 +116,8 @@ TEST(ExerciseLinks, FactsAreThoseOfTheHostsOwnReport) {
   rates.pairs = {{.bytes_per_second = 9e9}, {.bytes_per_second = 8e9}};
   rates.copies = {{.num_copies = 1, .bytes_per_second = 10e9},
                   {.num_copies = 2, .bytes_per_second = 12e9}};
-  const auto read = [&](const base::Json& measured_gpu) {
-    return read_link_facts(
-               base::parse_json(topology::graph_json(graph, &rates, measured_gpu)).or_throw())
-        .or_throw();
-  };
-  const LinkFacts facts = read({{"host_bytes_per_second", 55e9}});
+  const LinkFacts facts =
+      facts_of_host(graph, rates, topology::GpuRates{.host_bytes_per_second = 55e9});
   EXPECT_EQ(facts.memory_one, 10e9);
   EXPECT_EQ(facts.memory_all, 12e9);
   EXPECT_EQ(facts.between_cores, 8e9);
@@ -130,7 +125,7 @@ TEST(ExerciseLinks, FactsAreThoseOfTheHostsOwnReport) {
   EXPECT_EQ(facts.gpu_link_rate, 450e9);
   EXPECT_EQ(facts.pcie_rate, 63e9);
   EXPECT_EQ(facts.gpu_copy, 55e9);
-  EXPECT_FALSE(read({{"unknown", "made for CPUs alone"}}).has_gpu);
+  EXPECT_FALSE(facts_of_host(graph, rates, std::nullopt).has_gpu);
 }
 
 const LinkFacts kLinks{.memory_one = 10e9,

@@ -5,39 +5,37 @@
 namespace hanji::cli {
 namespace {
 
-using base::Json;
+using topology::VertexKind;
 
-double rate_in(const Json& json, const char* member = "bytes_per_second") {
-  const auto found = json.find(member);
-  return found != json.end() && found->is_number() ? found->get<double>() : 0;
-}
-
-void read_gpu_links(const Json& topo, LinkFacts& facts) {
-  for (const Json& link : topo.at("links")) {
-    const std::string to = link.at("to"), from = link.at("from"), kind = link.at("kind");
-    if (!to.starts_with("gpu:") && !from.starts_with("gpu:")) continue;
-    const double rate = rate_in(link);
-    if (kind == "pcie") facts.pcie_rate = std::max(facts.pcie_rate, rate);
-    if (rate <= facts.gpu_link_rate) continue;
-    facts.gpu_link_rate = rate;
-    facts.gpu_link = link.at("label");
+void read_gpu_links(const topology::Graph& graph, LinkFacts& facts) {
+  const auto is_gpu = [&](int vertex) {
+    return graph.vertices[static_cast<size_t>(vertex)].kind == VertexKind::kGpu;
+  };
+  for (const topology::Link& link : graph.links) {
+    if (!is_gpu(link.from) && !is_gpu(link.to)) continue;
+    if (link.kind == topology::LinkKind::kPcie) {
+      facts.pcie_rate = std::max(facts.pcie_rate, link.bytes_per_second);
+    }
+    if (link.bytes_per_second <= facts.gpu_link_rate) continue;
+    facts.gpu_link_rate = link.bytes_per_second;
+    facts.gpu_link = link.label;
   }
 }
 
 }  // namespace
 
-Result<LinkFacts> read_link_facts(const Json& topo) {
-  const Json& measured = topo.at("measured");
-  const Json& copies = measured.at("copies");
-  if (copies.empty()) return base::internal("hanji topo --measure: no copy was measured");
+LinkFacts facts_of_host(const topology::Graph& graph, const topology::CoreRates& rates,
+                        const std::optional<topology::GpuRates>& gpu) {
   LinkFacts facts;
-  facts.memory_one = rate_in(copies.front());
-  facts.memory_all = rate_in(copies.back());
-  const Json& pairs = measured.at("pairs");
-  if (!pairs.empty()) facts.between_cores = rate_in(pairs.back());
-  facts.gpu_copy = rate_in(topo.at("measured_gpu"), "host_bytes_per_second");
-  facts.has_gpu = facts.gpu_copy > 0;
-  if (facts.has_gpu) read_gpu_links(topo, facts);
+  if (!rates.copies.empty()) {
+    facts.memory_one = rates.copies.front().bytes_per_second;
+    facts.memory_all = rates.copies.back().bytes_per_second;
+  }
+  if (!rates.pairs.empty()) facts.between_cores = rates.pairs.back().bytes_per_second;
+  facts.has_gpu = gpu.has_value();
+  if (!gpu) return facts;
+  facts.gpu_copy = gpu->host_bytes_per_second;
+  read_gpu_links(graph, facts);
   return facts;
 }
 

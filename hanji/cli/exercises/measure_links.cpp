@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/cli/exercises/facts.h"
 #include "hanji/cli/exercises/link_facts.h"
+#include "hanji/compute/first_gpu.h"
+#include "hanji/topology/read_graph.h"
 
 namespace hanji::cli {
 namespace {
@@ -65,9 +66,10 @@ void measure_throttled(const fs::path& folder, CommandRunner& runner, LinkFacts&
 }  // namespace
 
 LinkFacts measure_links(const fs::path& folder, CommandRunner& runner) {
-  const Json topo =
-      json_of_output(run_this_hanji({"topo", "--measure", "--json"}, folder, runner), "hanji topo");
-  LinkFacts facts = read_link_facts(topo).or_throw();
+  const topology::Graph graph = topology::read_graph().or_throw();
+  LinkFacts facts =
+      facts_of_host(graph, topology::measure_cores(graph, topology::read_machine().or_throw()),
+                    compute::measure_first_gpu().rates);
   const Json sent = json_of_output(run_this_hanji(send_command("8MiB", "20"), folder, runner),
                                    "hanji bench send");
   facts.loopback = number_in(sent, "algbw_bytes_per_second");
