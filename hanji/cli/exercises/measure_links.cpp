@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/cli/exercises/facts.h"
