@@ -10,6 +10,7 @@ list_parts() {
 headers     every public header compiled alone
 release     the release build: every source by itself, warnings as errors
 consumer    a program out of tree builds against what `cmake --install` gives, by find_package and pkg-config
+packages    the wheel and the archive, each installed into a bare Debian, train there
 docs        every command of docs/
 examples    every example, alone and as ranks
 launchers   mpirun, torchrun and srun start our programs; torch.distributed's operations from Python
@@ -99,6 +100,8 @@ check_consumer() {
   ./build/install/bin/hanji exercise 2 --solution --out build/exercise-2
   ./build/install/bin/hanji exercise 2 --check --out build/exercise-2
 }
+
+check_packages() { source tools/check_packages.sh; }
 
 check_docs() {
   build hanji_cli example_04_hangs_on_purpose

@@ -51,13 +51,13 @@ make_archive() {
   local name archive
   name=hanji-$version
   archive=$packages/$name-$(. /etc/os-release && echo "$ID$VERSION_ID")-$(uname -m).tar.gz
-  rm -rf "${packages:?}/$name"
+  rm -rf "${packages:?}/$name" "$packages"/*.tar.gz
   cp -rl "$stage" "$packages/$name"
   cp LICENSE "$packages/$name/"
   listed_packages linked >"$packages/$name/share/doc/hanji/debian_packages"
   # The same bytes from the same files.
-  tar -C "$packages" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w -c "$name" |
-    gzip -9n >"$archive"
+  tar -C "$packages" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w \
+    -c "$name" | gzip -9n >"$archive"
   rm -r "${packages:?}/$name"
   say "made $(realpath --relative-to="$ROOT" "$archive")"
 }

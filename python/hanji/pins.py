@@ -1,4 +1,4 @@
-"""What the wheel says of itself that other files of the sources say: its version, and the torch that it was built for."""
+"""What the wheel says of itself that other files say: its version, and the torch that it is built for."""
 
 import pathlib
 import re

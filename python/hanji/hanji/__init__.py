@@ -1,4 +1,7 @@
-"""The command `hanji`, and the C++ library: cmake -DCMAKE_PREFIX_PATH=$(python -c 'import hanji; print(hanji.prefix)')."""
+"""The command `hanji`, and the C++ library:
+
+    cmake -DCMAKE_PREFIX_PATH=$(python -c 'import hanji; print(hanji.prefix)')
+"""
 
 import pathlib
 
