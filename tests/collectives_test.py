@@ -166,6 +166,30 @@ class Collectives(CommandTest):
         self.assertIn("an example, `hanji explain tp up=768x3072:whole-features", example)
         self.assertIn("add --bandwidth", self.hanji("explain", "tp", "up=8x8", "--ranks", "64", expect=2).stderr)
 
+    def test_a_device_is_explained_by_its_row_of_the_table(self):
+        (device,) = json.loads(self.hanji("explain", "h100", "--json").stdout)
+        self.assertEqual((device["name"], device["memory_bytes"]), ("h100-80", 80e9))
+        self.assertEqual(device["links"]["peers"], {"name": "NVLink 4", "bytes_per_second": 450e9})
+        self.assertAlmostEqual(device["step"]["ridge_flops_per_byte"], 794.5 / 3.35)
+        self.assertEqual(len(json.loads(self.hanji("explain", "a100", "--json").stdout)), 2)
+        self.assertIn("a100-80", self.hanji("explain", "a100-80").stdout)
+        self.assertIn("did you mean h100?", self.hanji("explain", "h10", expect=2).stderr)
+
+    def test_a_transpose_is_drawn_and_priced_as_the_all_to_all_that_it_is(self):
+        asked = ("explain", "transpose", "--ranks", 4, "--rows", 8, "--columns", 12, "--channels", 10,
+                 "--element-bytes", 2, "--bandwidth", "1MB/s")
+        found = json.loads(self.hanji(*asked, "--json", "--svg", "t.svg").stdout)
+        self.assertEqual((found["transpose"]["sent_bytes"], found["cost"]["routine"]), (2 * 9 * 20, "all_to_all"))
+        pairwise = next(one for one in found["cost"]["algorithms"] if one["name"] == "pairwise")
+        self.assertEqual(pairwise["moved_bytes"], found["transpose"]["sent_bytes"])
+        self.assertIn("all_to_all", (self.folder / "t.svg").read_text())
+        page = self.words(self.hanji(*asked).stdout)
+        self.assertIn("[1][1][1][1] [0][1][2][3]", page)
+        self.assertIn("a rank sends 360 B", page)
+        done = self.hanji("explain", "transpose", "--ranks", 300, "--element-bytes", 3, expect=2)
+        self.assertIn("--rows is 256", done.stderr)
+        self.assertIn("--element-bytes is 3", done.stderr)
+
     def test_explain_draws_prices_and_says_why(self):
         page = self.hanji("explain", "all_reduce", "4MiB", "--ranks", "2", "--svg", "a.svg").stdout
         self.assertRegex(page, r"rank 0 +\[a\] +\[a\+b\]")
