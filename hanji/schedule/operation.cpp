@@ -55,7 +55,8 @@ bool is_bitwise(ReduceOp op) {
 }
 
 uint32_t hash_of_counts(int64_t count, std::span<const int64_t> counts) {
-  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // of the golden ratio: spreads neighbours far apart
+  constexpr uint64_t kOdd =
+      0x9E3779B97F4A7C15;  // of the golden ratio: spreads neighbours far apart
   uint64_t hash = (static_cast<uint64_t>(count) + counts.size() + 1) * kOdd;
   for (const int64_t share : counts) {
     hash = (hash ^ hash >> 29 ^ static_cast<uint64_t>(share)) * kOdd;

@@ -29,7 +29,8 @@ TEST(Operation, RoutinesKnowTheirArguments) {
 TEST(Operation, CountsThatDifferHaveOtherNumbers) {
   std::set<uint32_t> seen;
   for (int64_t count = 0; count < 1000; ++count) seen.insert(hash_of_counts(count, {}));
-  const std::vector<std::vector<int64_t>> shares = {{4}, {2, 2}, {1, 3}, {3, 1}, {0, 4}, {4, 0}, {2, 2, 0}};
+  const std::vector<std::vector<int64_t>> shares = {{4},    {2, 2}, {1, 3},   {3, 1},
+                                                    {0, 4}, {4, 0}, {2, 2, 0}};
   for (const auto& one : shares) seen.insert(hash_of_counts(4, one));
   EXPECT_EQ(seen.size(), 1000 + shares.size());
   EXPECT_EQ(hash_of_counts(4, shares[2]), hash_of_counts(4, std::vector<int64_t>{1, 3}));

@@ -10,10 +10,10 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/text.h"
 #include "hanji/base/text_table.h"
-#include "hanji/topology/internal/contention_json.h"
 #include "hanji/base/units.h"
 #include "hanji/topology/graph.h"
 #include "hanji/topology/internal/busy_links.h"
+#include "hanji/topology/internal/contention_json.h"
 
 namespace hanji::topology {
 namespace {

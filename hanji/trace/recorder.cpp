@@ -57,12 +57,11 @@ void store(Record& record, const Event& event) {
     word.store(value, memory_order_release);
   };
   put(record.start_ns, static_cast<uint64_t>(event.start_ns));
-  put(record.duration, field(event.end_ns - event.start_ns, 48) |
-                           static_cast<uint64_t>(event.lane) << 48 |
-                           static_cast<uint64_t>(event.category) << 52 |
-                           uint64_t{event.dtype} << 56);
-  put(record.step, field(event.step, 40) | uint64_t{event.routine} << 40 |
-                       field(event.call_site, 16) << 48);
+  put(record.duration,
+      field(event.end_ns - event.start_ns, 48) | static_cast<uint64_t>(event.lane) << 48 |
+          static_cast<uint64_t>(event.category) << 52 | uint64_t{event.dtype} << 56);
+  put(record.step,
+      field(event.step, 40) | uint64_t{event.routine} << 40 | field(event.call_site, 16) << 48);
   put(record.bytes, field(event.bytes, 48) | field(int64_t{event.group} + 1, 16) << 48);
   put(record.sequence, field(event.sequence + 1, 48) | uint64_t{event.op} << 48);
   put(record.name, static_cast<uint32_t>(event.group_size) | uint64_t{event.name} << 32);
