@@ -330,6 +330,12 @@ std::string describe_sums(const Plan& plan) {
   for (const auto& [routine, algorithm] : named_algorithms(c.comm)) {
     text += fmt::format(", {} by {}", name_of(routine), plain(algorithm, 20));
   }
+  const bool is_message_engine = c.comm.engine == Engine::kGloo || c.comm.engine == Engine::kMpi;
+  if (is_message_engine && plan.hosts.ranks.size() <= 1) {
+    text +=
+        "; within a host its messages are not timed: transfer is priced as that of shm, which is "
+        "faster";
+  }
   if (c.train.bits != Bits::kStable) return text;
   const int64_t buffers = num_gradient_buffers(plan);
   return text + fmt::format(", {} of {}, {} gradient buffer{}",

@@ -185,6 +185,17 @@ TEST(MakePlan, ProductsOfALesserToleranceThanAskedAreRefused) {
   EXPECT_EQ(made(inputs).kernels.products, Products::kHighest) << "changes nothing here";
 }
 
+TEST(Describe, SaysThatMessagesWithinAHostAreNotPriced) {
+  PlanInputs inputs = two_cores();
+  const auto words = [&] {
+    return std::regex_replace(describe(made(inputs)), std::regex("\\s+"), " ");
+  };
+  EXPECT_THAT(words(), Not(HasSubstr("are not timed")));
+  inputs.config.comm.engine = Engine::kGloo;
+  EXPECT_THAT(words(), HasSubstr("engine gloo"));
+  EXPECT_THAT(words(), HasSubstr("transfer is priced as that of shm, which is faster"));
+}
+
 TEST(Describe, SaysWhatMediumProductsAre) {
   PlanInputs inputs = two_cores();
   EXPECT_THAT(describe(made(inputs)), Not(HasSubstr("products:")));
