@@ -58,6 +58,7 @@ class Exercises(CommandTest):
         listed = self.hanji("exercise").stdout
         for number in range(1, 7):
             self.assertRegex(listed, rf"(?m)^  {number}  \w")
+        self.assertEqual(1, listed.count("--solution"))
         self.hanji("exercise", 7, expect=2)
         self.hanji("exercise", "--check", expect=2)
         self.hanji("exercise", 1, "--check", "--solution", expect=2)

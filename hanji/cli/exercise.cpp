@@ -34,7 +34,6 @@ int list_exercises() {
   }
   print_text(text +
                  "\nBegin:  hanji exercise 1\nCheck:  hanji exercise 1 --check\nOurs:   hanji "
-                 "exercise 1 --solution\n"
                  "exercise 1 --solution\n",
              false);
   return 0;
