@@ -12,7 +12,7 @@ between_cores_gb=____
 # A socket of the loopback device: 8 MiB from one rank to another; the column algbw.
 # Command: hanji bench send --ranks 2 --engine gloo --placement private --bytes 8MiB --pairs 1
 loopback_gb=____
-# The link of `hanji topo --nominal` whose rate one way is nearest to that, such as "PCIe 4 x16":
+# The link of `hanji topo --nominal` with the nearest rate one way (the whole name, as in the first column):
 loopback_is_like="____"
 
 # A network of 200 Mbit/s. Predict first what a message of 4 MiB takes, in milliseconds:

@@ -42,13 +42,21 @@ Point judge_row(const Answers& answers, std::string_view name, double rate,
       hint};
 }
 
+/// By the rate that was answered, which was looked for in the table: sockets vary from run to run.
+Point judge_like(const Answers& answers, double measured) {
+  const double answered = answers.number("loopback_gb").value_or(0) * kGiga;
+  return answered > 0 ? judge_row(answers, "loopback_is_like", answered, "loopback_gb is")
+                      : judge_row(answers, "loopback_is_like", measured, "the socket");
+}
+
 void judge_throttled(const Answers& answers, const LinkFacts& facts, Judgement& judgement) {
   const double milliseconds = kThrottledBytes * 8 / kThrottledBitsPerSecond * 1e3;
   judgement.push_back(judge_number(
       answers, {"predicted_ms", milliseconds, 0.1,
                 fmt::format("4 MiB are {:.3g} Mbit, which take {:.0f} ms at 200 Mbit/s",
                             kThrottledBytes * 8 / 1e6, milliseconds),
-                "bytes times 8 are bits; divide by the bits of a second"}));
+                "bytes times 8 are bits; divide by the bits of a second, and times 1000 for "
+                "milliseconds"}));
   judgement.push_back(
       judge_number(answers, {"measured_ms", facts.throttled_seconds * 1e3, 0.25,
                              fmt::format("measured again in {}: {:.0f} ms", facts.throttled_by,
@@ -102,7 +110,7 @@ Judgement judge_links(const Answers& answers, const LinkFacts& facts) {
   judgement.push_back(judge_rate(answers, "loopback_gb", facts.loopback,
                                  "a message through a socket",
                                  "hanji bench send --engine gloo: the column algbw"));
-  judgement.push_back(judge_row(answers, "loopback_is_like", facts.loopback, "the socket"));
+  judgement.push_back(judge_like(answers, facts.loopback));
   judge_throttled(answers, facts, judgement);
   judge_gpu(answers, facts, judgement);
   return judgement;

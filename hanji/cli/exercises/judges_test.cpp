@@ -152,8 +152,19 @@ TEST(ExerciseLinks, AnotherOrderOfSizeIsNamed) {
   EXPECT_THAT(links_with("loopback_is_like=fast\n"), HasSubstr("\"fast\" is no link of the table"));
 }
 
+TEST(ExerciseLinks, TheLinkThatIsLikeTheSocketIsJudgedByTheRateThatWasAnswered) {
+  const std::string seen =
+      links_with("loopback_gb=2.9\nloopback_is_like=Ethernet 10G\n");  // measured: 1.2
+  EXPECT_THAT(seen, HasSubstr("Ethernet 10G has 1.25 GB/s, loopback_gb is 2.9 GB/s: that is 0.43"));
+  EXPECT_EQ(links_with("loopback_gb=2.9\nloopback_is_like=Ethernet 25G\n"), "");
+  EXPECT_THAT(links_with("loopback_gb=fast\nloopback_is_like=PCIe 5 x16\n"),
+              HasSubstr("the socket 1.2 GB/s"));
+}
+
 TEST(ExerciseLinks, BitsForBytesAndAnotherThrottleAreNamed) {
-  EXPECT_THAT(links_with("predicted_ms=21\n"), HasSubstr("33.6 Mbit, which take 168 ms"));
+  EXPECT_THAT(links_with("predicted_ms=21\n"),
+              testing::AllOf(HasSubstr("33.6 Mbit, which take 168 ms"),
+                             HasSubstr("and times 1000 for milliseconds")));
   EXPECT_THAT(links_with("measured_ms=340\n"),
               HasSubstr("measured again in a network namespace: 168 ms"));
 }

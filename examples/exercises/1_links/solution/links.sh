@@ -15,7 +15,7 @@ between_cores_gb=$(rates pairs copies | tail -n 1)
 # Command: hanji bench send --ranks 2 --engine gloo --placement private --bytes 8MiB --pairs 1
 loopback_gb=$(hanji bench send --ranks 2 --engine gloo --placement private --bytes 8MiB --pairs 1 --json |
   sed -n 's/.*"algbw_bytes_per_second":\([0-9.]*\).*/\1/p' | awk '{print $1 / 1e9}')
-# The link of `hanji topo --nominal` whose rate one way is nearest to that, such as "PCIe 4 x16":
+# The link of `hanji topo --nominal` with the nearest rate one way (the whole name, as in the first column):
 like() { hanji topo --nominal | awk -v rate="$1" '/^$/ {exit} NR > 1 {for (i = 1; $(i + 1) != "GB/s"; ++i); name = $1
     for (k = 2; k < i; ++k) name = name " " $k; d = $i > rate ? $i / rate : rate / $i
     if (!best || d < best) {best = d; row = name}} END {print row}'; }
