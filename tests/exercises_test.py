@@ -152,9 +152,12 @@ class Exercises(CommandTest):
         self.assertIn("exercise 2: passed", self.check(2))
         said = self.wrong(2, program, ("Average::kMean", "Average::kSum"), ("(micro + 1 < kMicroBatches)", "(false)"))
         self.assertIn("gradients of 2 ranks are summed after every micro-batch, the earlier ones again and again", said)
-        self.assertIn("gradients are averaged after every micro-batch", said)
+        self.assertIn("gradients are averaged 3 times a step, not once", said)
         said = self.wrong(2, program, ("#include <hanji/hanji.h>", "#error nothing\n"))
         self.assertRegex(said, "NO accumulate does not compile: .*error: #error nothing")
+        self.assertIn('section "Gradient accumulation" names the call', said)
+        said = self.wrong(2, program, ("micro + 1 < kMicroBatches", "micro + 1 == kMicroBatches"))
+        self.assertIn("16 collectives in 4 steps of 3 micro-batches: gradients are averaged 2 times a step", said)
 
     def test_6_a_job_that_hangs(self):
         program = self.ours(6)

@@ -96,8 +96,11 @@ Judgement compile(const CheckedPlace& place, const fs::path& source, const std::
   announce("compiling " + what + ", about half a minute");
   const auto why = build_program(source, place.folder / ".check" / what, target, place.runner);
   if (!why) return {};
-  return nothing(what + " does not compile: " + *why,
-                 "put a value or call of C++ in the place of each ____");
+  return nothing(
+      what + " does not compile: " + *why,
+      std::string("put a value or call of C++ in the place of each ____") +
+          (what == "accumulate" ? "; the chapter's section \"Gradient accumulation\" names the call"
+                                : ""));
 }
 
 void need_compiler(const Exercise& exercise) {

@@ -110,7 +110,25 @@ Point judge_weights(const AccumulationJob& job, const std::vector<AccumulationRa
   return {
       false,
       fmt::format("weights differ from those of one process by {:.3g}", difference(weights, alone)),
-      "every sample of a step counts once; compare your loop with the chapter's"};
+      "every sample of a step counts once; each loss is a mean already: is it divided by the "
+      "number of micro-batches?"};
+}
+
+Point judge_calls(const AccumulationJob& job, int64_t calls) {
+  constexpr int64_t kOfAnAverage = 2;  // the gradients' bucket, and which of them are used
+  const std::string seen = fmt::format("{} collectives in {} of {} micro-batches", calls,
+                                       base::counted(job.steps, "step"), job.micro_batches);
+  if (calls == 0)
+    return {false, seen + ": nothing was averaged", "the last backward() of a step averages"};
+  if (calls <= kOfAnAverage * job.steps) {
+    return {true, seen +
+                      ": one average a step (the gradients, and which parameters have one: 2 "
+                      "collectives)"};
+  }
+  return {false,
+          fmt::format("{}: gradients are averaged {:.3g} times a step, not once", seen,
+                      static_cast<double>(calls) / static_cast<double>(kOfAnAverage * job.steps)),
+          "hold replicas.accumulate() in all but the last"};
 }
 
 }  // namespace
@@ -132,21 +150,7 @@ Judgement judge_accumulation(const AccumulationJob& job,
          fmt::format("{} of {} printed weights", ranks.size(), base::counted(job.ranks, "rank")),
          "leave the last lines of the program as they are"}};
   }
-  Judgement judgement{judge_weights(job, ranks)};
-  const int64_t calls = ranks.front().calls;
-  const int64_t most = int64_t{2} * job.steps;  // the gradients' bucket, and which of them are used
-  const std::string seen = fmt::format("{} collectives in {} of {} micro-batches", calls,
-                                       base::counted(job.steps, "step"), job.micro_batches);
-  if (calls <= most && calls > 0) {
-    judgement.push_back({true, seen + ": one average a step"});
-  } else if (calls == 0) {
-    judgement.push_back(
-        {false, seen + ": nothing was averaged", "the last backward() of a step averages"});
-  } else {
-    judgement.push_back({false, seen + ": gradients are averaged after every micro-batch",
-                         "hold replicas.accumulate() in all but the last"});
-  }
-  return judgement;
+  return {judge_weights(job, ranks), judge_calls(job, ranks.front().calls)};
 }
 
 }  // namespace hanji::cli

@@ -194,6 +194,7 @@ TEST(ExerciseAccumulation, OursIsOneProcessAndEachMistakeIsNamed) {
     return missing(judge_accumulation(job, {{weights, calls}, {weights, calls}}));
   };
   EXPECT_EQ(with(1, 8), "");
+  EXPECT_THAT(with(1.5, 8), HasSubstr("is it divided by the number of micro-batches?"));
   EXPECT_THAT(with(2, 8), HasSubstr("the gradients of 2 ranks are summed, not averaged"));
   EXPECT_THAT(with(3, 8), HasSubstr("the losses of 3 micro-batches are summed"));
   EXPECT_THAT(with(6, 8),
@@ -201,7 +202,8 @@ TEST(ExerciseAccumulation, OursIsOneProcessAndEachMistakeIsNamed) {
   EXPECT_THAT(with(0.5, 8), HasSubstr("divided by the ranks twice"));
   EXPECT_THAT(with(0.9, 8), HasSubstr("weights differ from those of one process by"));
   EXPECT_THAT(with(2, 24, 2), HasSubstr("summed after every micro-batch, the earlier ones again"));
-  EXPECT_THAT(with(1, 24), HasSubstr("averaged after every micro-batch"));
+  EXPECT_THAT(with(1, 16), HasSubstr("averaged 2 times a step, not once"));
+  EXPECT_THAT(with(1, 24), HasSubstr("averaged 3 times a step, not once"));
   EXPECT_THAT(with(1, 0), HasSubstr("nothing was averaged"));
 }
 
