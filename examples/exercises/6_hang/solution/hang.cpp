@@ -1,6 +1,6 @@
 // Exercise 6: this job hangs. Find out why, fill in the two `____`, and mend it.
 //
-// Who is absent, and which call do the others wait in?  Command: hanji debug
+// Who is absent (its number), and which call do the others wait in (its name, as broadcast)?  Command: hanji debug logs
 // absent_rank=1
 // absent_call=all_reduce
 #include <hanji/hanji.h>
