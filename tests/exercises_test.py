@@ -143,6 +143,9 @@ class Exercises(CommandTest):
         shutil.rmtree(script.parent / "run")
         said = self.wrong(5, script, ("data.files=photos", "data.files=shapes"), ("--steps 60", "--steps 1"))
         self.assertRegex(said, "NO the run has learned .*shapes.beton, not photos.beton")
+        self.assertRegex(self.check(5, expect=NOT_PASSED),
+                         r"NO run/ was trained with \S*shapes.beton, but images.sh says data.files=photos.beton "
+                         r"hint: rm -r run, and run the script again read docs/learn")
         self.change(script, ("--folder photos", "--text photos"))
         (script.parent / "photos.beton").unlink()
         self.assertIn("sh images.sh ended with code", self.check(5, expect=NOT_PASSED))

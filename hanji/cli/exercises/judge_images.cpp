@@ -41,6 +41,10 @@ Point judge_training(const ImagesFacts& facts) {
 }  // namespace
 
 Judgement judge_images(const Answers& answers, const ImagesFacts& facts) {
+  constexpr std::string_view kOurs = "data.files=photos.beton";
+  if (!facts.trained_on_file && answers.text("source") == kOurs) {
+    return {judge_kept({"run", facts.trained_on, "images.sh", std::string(kOurs)})};
+  }
   Judgement judgement{judge_file(facts)};
   judgement.push_back(judge_number(
       answers,
@@ -55,7 +59,7 @@ Judgement judge_images(const Answers& answers, const ImagesFacts& facts) {
                 fmt::format("{} training samples in global batches of {} are {:.4g} steps",
                             facts.train_samples, facts.global_batch, steps),
                 "data.validation_fraction = 0.1 of the file validates; the plan's line `data` "
-                "counts both"}));
+                "counts both; do not round"}));
   return judgement;
 }
 

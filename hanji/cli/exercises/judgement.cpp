@@ -64,6 +64,13 @@ Judgement judge_gaps(const ExerciseFile& file) {
   return judgement;
 }
 
+Point judge_kept(const KeptFolder& kept) {
+  return {false,
+          fmt::format("{}/ was trained with {}, but {} says {}", kept.folder, kept.trained_with,
+                      kept.script, kept.says),
+          fmt::format("rm -r {}, and run the script again", kept.folder)};
+}
+
 Point judge_number(const Answers& answers, const Expected& expected) {
   if (auto form = judge_form(answers, expected)) return *std::move(form);
   const double given = *answers.number(expected.name);

@@ -27,6 +27,16 @@ std::string to_text(const Exercise& exercise, const Judgement& judgement,
 /// A point per gap that is left in the file, none without gaps.
 Judgement judge_gaps(const ExerciseFile& file);
 
+/// A folder that a script keeps, and how it was made when the script said something else.
+struct KeptFolder {
+  std::string_view folder;
+  std::string trained_with;  ///< "dp=1, fsdp=4"
+  std::string_view script;
+  std::string says;
+};
+/// The point of such a folder, which no other is worth judging beside.
+Point judge_kept(const KeptFolder& kept);
+
 /// Compares a number that was given with the one that was found, within `tolerance` of it.
 /// `why`: where the right one comes from, for the sentence of both outcomes.
 struct Expected {

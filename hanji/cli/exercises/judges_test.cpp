@@ -321,10 +321,20 @@ TEST(ExerciseImages, AnotherFileARunOnOtherDataAndGuessingAreNamed) {
   EXPECT_THAT(images_with("", facts), HasSubstr("guessing among 4 classes has 1.39"));
 }
 
+TEST(ExerciseImages, ARunThatWasKeptFromAnotherFileIsNamedAlone) {
+  ImagesFacts facts = kImages;
+  facts.trained_on_file = false;
+  facts.trained_on = "shapes.beton";
+  EXPECT_EQ(images_with("source=data.files=photos.beton\nclasses=10\n", facts),
+            "run/ was trained with shapes.beton, but images.sh says data.files=photos.beton "
+            "(rm -r run, and run the script again)\n");
+}
+
 TEST(ExerciseImages, EachWrongNumberIsNamed) {
   EXPECT_THAT(images_with("classes=10\n"), HasSubstr("classes=10 is not right"));
   EXPECT_THAT(images_with("steps_per_epoch=7.5\n"),
-              HasSubstr("216 training samples in global batches of 32 are 6.75"));
+              testing::AllOf(HasSubstr("216 training samples in global batches of 32 are 6.75"),
+                             HasSubstr("do not round")));
 }
 
 const HangFacts kHang{

@@ -17,11 +17,13 @@ hanji data info photos.beton
 classes=$(ls photos | wc -l)
 
 # Train from the file on two ranks. After a change: rm -r run
+source=data.files=photos.beton
 [ -d run ] || hanji train --out run --ranks 2 --steps 60 --set model.preset=resnet-tiny \
-  --set data.files=photos.beton --set data.image_size=32 --set train.global_batch=32
+  --set $source --set data.image_size=32 --set train.global_batch=32
 
-# Steps until each training sample was read once (a tenth of the file validates):
+# Steps of an epoch, training samples / global batch, with its fraction, as 12.5 (a tenth of the file validates):
 steps_per_epoch=$(awk "BEGIN {print 240 * 0.9 / 32}")
 
+echo "source=$source"
 echo "classes=$classes"
 echo "steps_per_epoch=$steps_per_epoch"
