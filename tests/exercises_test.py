@@ -114,6 +114,8 @@ class Exercises(CommandTest):
         shutil.rmtree(script.parent / "run")
         said = self.wrong(3, script, ("dp=2\nfsdp=2", "dp=1\nfsdp=4"))
         self.assertIn("fsdp=2 fits as well and sends 8 instead of 9 times", said)
+        self.assertIn("exercise 3: not passed yet NO run/ was trained with dp=1, fsdp=4, but hybrid.sh says dp=2, fsdp=2 "
+                      "hint: rm -r run, and run the script again read docs/learn", self.check(3, expect=NOT_PASSED))
         shutil.rmtree(script.parent / "run")
         said = self.wrong(3, script, ("dp=2\nfsdp=2", "dp=3\nfsdp=2"))
         self.assertRegex(said, "NO sh hybrid.sh ended with code 2: .*mesh")

@@ -15,6 +15,7 @@ optimizer_bytes=$((____))
 # Bytes that all four ranks send in a step. `bytes` are those of the float32 parameters. Each rank
 # gathers the layers of its group twice (forward, backward), scatters the sums of their gradients
 # within its group, and averages its shard with those of the other groups, by a ring.
+# The shell's / drops the remainder: multiply before you divide.
 bytes=$((4 * parameters))
 gather_bytes=$((2 * bytes * (fsdp - 1) / fsdp))
 scatter_bytes=$((____))
@@ -25,6 +26,8 @@ wire_bytes=$((4 * (gather_bytes + scatter_bytes + average_bytes)))
 [ -d run ] || hanji train --out run --ranks 4 --steps 10 --set model.preset=nano \
   --set parallel.data=hsdp --set parallel.share_memory=false --set mesh.dp=$dp --set mesh.fsdp=$fsdp
 
+echo "dp=$dp"
+echo "fsdp=$fsdp"
 echo "parameters=$parameters"
 echo "optimizer_bytes=$optimizer_bytes"
 echo "wire_bytes=$wire_bytes"

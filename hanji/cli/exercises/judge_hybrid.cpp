@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "hanji/base/units.h"
 #include "hanji/cli/exercises/judges.h"
 
@@ -48,6 +50,19 @@ Point judge_mesh(const HybridFacts& facts) {
   return {true, fmt::format("{}, of {:.3g} at most", seen, kRoomBytes)};
 }
 
+/// The point of a run that was trained with another mesh than the script has by now; none: with that one.
+std::optional<Point> judge_kept_mesh(const Answers& answers, const HybridFacts& facts) {
+  for (const std::string_view name : {"dp", "fsdp"}) {
+    if (answers.number(name)) continue;
+    return judge_number(answers,
+                        {name, 0, 0, "", "leave the last lines of the script as they are"});
+  }
+  const double dp = *answers.number("dp"), fsdp = *answers.number("fsdp");
+  if (dp == facts.dp && fsdp == facts.fsdp) return std::nullopt;
+  const auto mesh = [](double d, double f) { return fmt::format("dp={:g}, fsdp={:g}", d, f); };
+  return judge_kept({"run", mesh(facts.dp, facts.fsdp), "hybrid.sh", mesh(dp, fsdp)});
+}
+
 }  // namespace
 
 Judgement judge_hybrid(const Answers& answers, const HybridFacts& facts) {
@@ -57,7 +72,7 @@ Judgement judge_hybrid(const Answers& answers, const HybridFacts& facts) {
                          facts.shares_memory, base::counted(facts.ranks, "rank")),
              "leave these keys as they are, remove the folder run, and run the script again"}};
   }
-  const std::string again = "after another mesh: rm -r run, and run the script again";
+  if (auto kept = judge_kept_mesh(answers, facts)) return {*std::move(kept)};
   Judgement judgement{judge_mesh(facts)};
   const double parameters = facts.parameter_bytes / 4;
   judgement.push_back(judge_number(
@@ -71,14 +86,13 @@ Judgement judge_hybrid(const Answers& answers, const HybridFacts& facts) {
       {"optimizer_bytes", share, kPadding,
        fmt::format("the run counted {:.0f} bytes of moments in a group of {}: {:.0f} a rank",
                    facts.optimizer_bytes, facts.fsdp, share),
-       "AdamW keeps two float32 numbers a parameter, shared out over fsdp ranks; " + again}));
+       "AdamW keeps two float32 numbers a parameter, shared out over fsdp ranks"}));
   judgement.push_back(judge_number(
       answers, {"wire_bytes", facts.wire_bytes, kPadding,
                 fmt::format("the run counted {:.0f} bytes a step, of all ranks", facts.wire_bytes),
-                "of P bytes each rank sends 2 (f-1)/f P to gather twice, (f-1)/f P to scatter "
-                "gradients, and "
-                "2 (d-1)/d P/f to average shards over groups; " +
-                    again}));
+                "of P bytes each rank sends 2 P (f-1) / f to gather twice, P (f-1) / f to scatter "
+                "gradients, and 2 (P / f) (d-1) / d to average shards over groups; the shell "
+                "divides whole numbers, so multiply first: (f-1) / f alone is 0"}));
   return judgement;
 }
 

@@ -1,5 +1,6 @@
 #include "hanji/cli/exercises/judges.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -227,8 +228,10 @@ const HybridFacts kHybrid{.strategy = "hsdp",
                           .wire_bytes = 934224};
 
 std::string hybrid_with(const std::string& changed, HybridFacts facts = kHybrid) {
+  const std::string mesh = fmt::format("dp={}\nfsdp={}\n", facts.dp, facts.fsdp);
   return missing(judge_hybrid(
-      Answers("parameters=29700\noptimizer_bytes=118800\nwire_bytes=950400\n" + changed), facts));
+      Answers(mesh + "parameters=29700\noptimizer_bytes=118800\nwire_bytes=950400\n" + changed),
+      facts));
 }
 
 TEST(ExerciseHybrid, AMeshThatIsTooLargeOrSendsMoreIsNamed) {
@@ -244,10 +247,19 @@ TEST(ExerciseHybrid, AMeshThatIsTooLargeOrSendsMoreIsNamed) {
               HasSubstr("8 bytes of moments of a parameter on a rank, and there is room for 5"));
 }
 
+TEST(ExerciseHybrid, ARunThatWasKeptFromAnotherMeshIsNamedAlone) {
+  EXPECT_EQ(hybrid_with("dp=1\nfsdp=4\nwire_bytes=1\n"),
+            "run/ was trained with dp=2, fsdp=2, but hybrid.sh says dp=1, fsdp=4 (rm -r run, and "
+            "run the script again)\n");
+  EXPECT_THAT(hybrid_with("dp=\n"), HasSubstr("dp: no line dp=VALUE was printed"));
+}
+
 TEST(ExerciseHybrid, EachWrongPredictionIsNamed) {
   EXPECT_THAT(hybrid_with("parameters=118800\n"), HasSubstr("parameters=118800 is not right"));
   EXPECT_THAT(hybrid_with("optimizer_bytes=237600\n"), HasSubstr("in a group of 2: 120832 a rank"));
-  EXPECT_THAT(hybrid_with("wire_bytes=475200\n"), HasSubstr("the run counted 934224 bytes a step"));
+  EXPECT_THAT(hybrid_with("wire_bytes=475200\n"),
+              testing::AllOf(HasSubstr("the run counted 934224 bytes a step"),
+                             HasSubstr("(f-1) / f alone is 0")));
   HybridFacts other = kHybrid;
   other.strategy = "zero3";
   EXPECT_THAT(hybrid_with("", other), HasSubstr("parallel.data=zero3"));
