@@ -114,8 +114,8 @@ class Exercises(CommandTest):
         shutil.rmtree(script.parent / "run")
         said = self.wrong(3, script, ("dp=2\nfsdp=2", "dp=1\nfsdp=4"))
         self.assertIn("fsdp=2 fits as well and sends 8 instead of 9 times", said)
-        self.assertIn("exercise 3: not passed yet NO run/ was trained with dp=1, fsdp=4, but hybrid.sh says dp=2, fsdp=2 "
-                      "hint: rm -r run, and run the script again read docs/learn", self.check(3, expect=NOT_PASSED))
+        self.assertIn("exercise 3: not passed yet NO run/ was trained with dp=1, fsdp=4, but hybrid.sh says dp=2, "
+                      "fsdp=2 hint: rm -r run, and run the script again read docs/learn", self.check(3, expect=NOT_PASSED))
         shutil.rmtree(script.parent / "run")
         said = self.wrong(3, script, ("dp=2\nfsdp=2", "dp=3\nfsdp=2"))
         self.assertRegex(said, "NO sh hybrid.sh ended with code 2: .*mesh")
@@ -130,8 +130,15 @@ class Exercises(CommandTest):
         self.assertIn("NO share_percent=200 is not right", said)
         self.assertIn("NO speed_up_at_most=1 is not right", said)
         shutil.rmtree(script.parent / "after")
-        said = self.wrong(4, script, ("comm.engine=shm", "comm.bucket_bytes=25MiB --set comm.engine=gloo"))
-        self.assertIn("has the keys of the folder before", said)
+        said = self.wrong(4, script, ("change=comm.engine=shm", "change=comm.check_every=100"))
+        self.assertIn("NO the folder before has comm.check_every=100 already: nothing was changed", said)
+        said = self.wrong(4, script, ("change=comm.engine=shm", "change=comm.bucket_bytes=64KiB"))
+        self.assertIn("exercise 4: not passed yet NO after/ was trained with comm.bucket_bytes=26214400, but "
+                      "overhead.sh says comm.bucket_bytes=64KiB hint: rm -r after, and run the script again read docs/learn", said)
+        shutil.rmtree(script.parent / "after")
+        said = self.wrong(4, script, ("change=comm.engine=shm", "change=comm.check_every=100"),
+                          ("--set comm.engine=gloo --set $change", "--set $change"))
+        self.assertIn("these keys differ: comm.engine; the script changes comm.check_every", said)
 
     def test_5_a_file_of_images(self):
         script = self.ours(5)

@@ -7,17 +7,20 @@ job="--ranks 2 --steps 40 --set model.preset=nano"
 [ -d before ] || hanji train --out before $job --set comm.engine=gloo
 hanji report before
 
-# Milliseconds of a step in which bytes move and nothing is computed: the mean over the ranks.
+# Milliseconds of a step in which bytes move and nothing is computed: column `bytes` of the table by rank of
+# `hanji report before`, the mean of both ranks (other tables print medians, which differ).
 exposed_ms=____
 # Its share of a step, in percent:
 share_percent=____
 # How much faster a step would be at most if no byte moved, as 1.5 (Amdahl's bound):
 speed_up_at_most=____
 
-# Change one key of [comm], and train again. After a change: rm -r after
-[ -d after ] || hanji train --out after $job --set comm.____
+# Change one key of [comm] (the later one of a key counts), and train again. After a change: rm -r after
+change=comm.____
+[ -d after ] || hanji train --out after $job --set comm.engine=gloo --set $change
 hanji report before after
 
 echo "exposed_ms=$exposed_ms"
 echo "share_percent=$share_percent"
 echo "speed_up_at_most=$speed_up_at_most"
+echo "change=$change"

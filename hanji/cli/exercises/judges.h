@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hanji/cli/exercises/judgement.h"
+#include "hanji/plan/config.h"
 
 namespace hanji::cli {
 
@@ -70,6 +71,7 @@ struct OverheadFacts {
   double exposed_after = 0;    ///< Of the second.
   std::string engine;          ///< comm.engine of the first run.
   std::vector<std::string> changed_keys;
+  plan::Config after;  ///< Of the second run.
 };
 Judgement judge_overhead(const Answers& answers, const OverheadFacts& facts);
 

@@ -269,11 +269,14 @@ const OverheadFacts kOverhead{.step_seconds = 0.012,
                               .exposed_seconds = 0.006,
                               .exposed_after = 1e-5,
                               .engine = "gloo",
-                              .changed_keys = {"comm.engine"}};
+                              .changed_keys = {"comm.engine"},
+                              .after = {.comm = {.engine = plan::Engine::kShm}}};
 
 std::string overhead_with(const std::string& changed, OverheadFacts facts = kOverhead) {
   return missing(judge_overhead(
-      Answers("exposed_ms=6\nshare_percent=50\nspeed_up_at_most=2\n" + changed), facts));
+      Answers("exposed_ms=6\nshare_percent=50\nspeed_up_at_most=2\nchange=comm.engine=shm\n" +
+              changed),
+      facts));
 }
 
 TEST(ExerciseOverhead, EachWrongNumberIsNamed) {
@@ -295,10 +298,33 @@ TEST(ExerciseOverhead, AChangeThatDoesNotHelpOrComputesLessIsNamed) {
   EXPECT_THAT(overhead_with("", facts),
               HasSubstr("these keys differ: comm.engine, comm.bucket_bytes"));
   facts.changed_keys = {};
-  EXPECT_THAT(overhead_with("", facts), HasSubstr("has the keys of the folder before"));
+  EXPECT_THAT(overhead_with("", facts),
+              HasSubstr("the folder before has comm.engine=shm already: nothing was changed"));
   facts = kOverhead;
   facts.engine = "shm";
   EXPECT_THAT(overhead_with("", facts), HasSubstr("was trained with comm.engine=shm"));
+}
+
+TEST(ExerciseOverhead, OnlyTheKeyThatTheScriptChangesMayMakeTheDifference) {
+  // comm.check_every has its default, and the engine fell back to the faster one.
+  EXPECT_THAT(overhead_with("change=comm.check_every=100\n"),
+              HasSubstr("these keys differ: comm.engine; the script changes comm.check_every"));
+  EXPECT_THAT(overhead_with("change=comm.engine\n"),
+              HasSubstr("change=comm.engine is no key with a value"));
+  EXPECT_THAT(overhead_with("change=comm.engin=shm\n"), HasSubstr("is no key with a value"));
+}
+
+TEST(ExerciseOverhead, AnEngineThatIsLeftToTheRunPasses) {
+  EXPECT_EQ(overhead_with("change=comm.engine=auto\n"), "");
+}
+
+TEST(ExerciseOverhead, ARunThatWasKeptFromAnotherChangeIsNamedAlone) {
+  EXPECT_EQ(overhead_with("change=comm.bucket_bytes=64KiB\nexposed_ms=1\n"),
+            "after/ was trained with comm.bucket_bytes=26214400, but overhead.sh says "
+            "comm.bucket_bytes=64KiB (rm -r after, and run the script again)\n");
+  EXPECT_EQ(overhead_with("change=comm.engine=gloo\n"),
+            "after/ was trained with comm.engine=shm, but overhead.sh says comm.engine=gloo "
+            "(rm -r after, and run the script again)\n");
 }
 
 const ImagesFacts kImages{.folder_images = 240,

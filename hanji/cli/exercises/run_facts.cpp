@@ -103,7 +103,8 @@ Result<OverheadFacts> read_overhead_facts(const fs::path& folder) {
                       .exposed_seconds = first.exposed,
                       .exposed_after = second.exposed,
                       .engine = std::string(plan::name_of(before.plan.config.comm.engine)),
-                      .changed_keys = {}};
+                      .changed_keys = {},
+                      .after = after.plan.config};
   for (const auto& change : report::configuration_changes(before.plan, after.plan)) {
     if (!is_decided(change.key)) facts.changed_keys.push_back(change.key);
   }
