@@ -460,9 +460,10 @@ BadConfigs texts() {
        {},
        {"run.toml:3:1: model.heads is set, but model.preset = resnet18 has no such size; remove "
         "model.heads",
-        "run.toml:5:1: data.text and data.images are both set, but a run has one source; remove "
-        "one "
-        "of them",
+        "run.toml:5:1: data.text and data.images are both set, but a run has one source "
+        "(data.images = \"generated\" is the default of model.preset = resnet18); remove "
+        "data.text, "
+        "or set another model.preset",
         "run.toml:7:1: train.grain is 8, but model.preset = resnet18 normalises by batches, which "
         "takes grains of at least 16 samples; set train.grain = 16",
         "run.toml:9:1: compute.dtype is bf16, in which model.preset = resnet18 does not compute; "

@@ -17,9 +17,11 @@ void check_one_source(const Config& c, std::string_view images, Found& found) {
        {std::pair("data.text", &c.data.text), std::pair("data.tokens", &c.data.tokens),
         std::pair("data.files", &c.data.files)}) {
     if (path->empty() || key == images) continue;
+    const bool needs_images = family_of(c.model).data == DataKind::kImages && path != &c.data.files;
     found.push_back({{key, images},
                      fmt::format("{} and {} are both set, but a run has one source", key, images),
-                     "remove one of them"});
+                     needs_images ? fmt::format("remove {}, or set another model.preset", key)
+                                  : "remove one of them"});
   }
 }
 

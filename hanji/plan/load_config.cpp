@@ -63,6 +63,19 @@ std::string keys_of_table(std::string_view table) {
   return fmt::format("keys of [{}]: {}", table, fmt::join(keys, ", "));
 }
 
+/// The keys of a table that take `word`: of those with choices if there are any, else of all.
+std::string keys_that_take(std::string_view table, std::string_view word) {
+  std::vector<std::string_view> choices, keys;
+  for (const Key& key : schema()) {
+    if (table_of(key.name) != table || !parse_value(key, word).ok()) continue;
+    keys.push_back(key.name);
+    if (key.type == KeyType::kChoice) choices.push_back(key.name);
+  }
+  const auto& likely = choices.empty() ? keys : choices;
+  if (likely.empty() || likely.size() > kMaxListedKeys) return keys_of_table(table);
+  return fmt::format("did you mean {}?", fmt::join(likely, ", "));
+}
+
 std::string nearest_choice(const Key& key, std::string_view word) {
   if (key.type != KeyType::kChoice) return "";
   const auto meant = base::nearest(word, key.choices);
@@ -93,11 +106,13 @@ class Loader {
   void accept(const Key& key, const Result<Value>& value, const Origin& origin,
               std::string_view word);
   Origin origin_of(std::string_view key) const;
+  std::string origin_in_family(std::string_view name) const;
   void look_at_file(const std::string& key, const std::string& path, bool may_be_folder);
   void find_for_all_ranks(const std::string& key, std::string& path);
 
   LoadedConfig loaded_;
   std::set<std::string, std::less<>> mistaken_;
+  std::set<std::string, std::less<>> of_family_;  ///< Keys with a default of the model's family.
 };
 
 void Loader::add(Origin origin, std::string key, std::string message, std::string suggestion) {
@@ -172,9 +187,12 @@ void Loader::read_override(const Override& one) {
     add(origin, name, "has no value", fmt::format("write {}=VALUE", name));
     return;
   }
-  const Key* key = find_key(name);
-  if (key == nullptr) return unknown_key(origin, name);
   const std::string word = one.assignment.substr(equals + 1);
+  const Key* key = find_key(name);
+  if (key == nullptr && std::ranges::find(tables(), name) != tables().end()) {
+    return add(origin, name, "is a table, not a key", keys_that_take(name, word));
+  }
+  if (key == nullptr) return unknown_key(origin, name);
   accept(*key, parse_value(*key, word), origin, word);
 }
 
@@ -210,7 +228,9 @@ void Loader::set_defaults_of_family(bool as_published) {
     // A file of images takes the place of generated ones, and says how many classes it has.
     const bool is_of_generated = one.key == "data.images" || one.key == "data.classes";
     if (is_of_generated && !loaded_.config.data.files.empty()) continue;
-    if (!loaded_.origins.contains(one.key)) find_key(one.key)->set(loaded_.config, one.value);
+    if (loaded_.origins.contains(one.key)) continue;
+    find_key(one.key)->set(loaded_.config, one.value);
+    of_family_.emplace(one.key);
   }
 }
 
@@ -219,10 +239,20 @@ Origin Loader::origin_of(std::string_view key) const {
   return found == loaded_.origins.end() ? Origin{loaded_.base_source} : found->second;
 }
 
+/// For a message that names a key which nobody has set.
+std::string Loader::origin_in_family(std::string_view name) const {
+  const Key& key = *find_key(name);
+  return fmt::format(" ({} = {} is the default of model.preset = {})", name,
+                     format_value(key, key.get(loaded_.config)), loaded_.config.model.preset);
+}
+
 void Loader::find_contradictions_between_good_keys() {
   for (Contradiction& one : find_contradictions(loaded_.config)) {
     const auto wrong = [&](std::string_view key) { return mistaken_.contains(key); };
     if (std::ranges::any_of(one.keys, wrong)) continue;
+    for (const std::string_view key : one.keys) {
+      if (of_family_.contains(key)) one.message += origin_in_family(key);
+    }
     const auto was_set = [&](std::string_view key) { return loaded_.origins.contains(key); };
     const auto culprit = std::ranges::find_if(one.keys, was_set);
     const std::string_view key = culprit == one.keys.end() ? one.keys.front() : *culprit;
