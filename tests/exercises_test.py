@@ -146,6 +146,8 @@ class Exercises(CommandTest):
         said = self.wrong(5, script, ("classes=$(ls photos | wc -l)", "classes=10"), ("240 * 0.9 / 32", "240 / 32"))
         self.assertIn("NO classes=10 is not right", said)
         self.assertIn("NO steps_per_epoch=7.5 is not right: 216 training samples", said)
+        said = self.wrong(5, script, ("source=data.files", "source=data.text"))
+        self.assertRegex(said, r"NO run/ was trained with \S*photos.beton, but images.sh says data.text=photos.beton")
         (next(script.parent.glob("photos/0/*.png"))).unlink()
         said = self.check(5, expect=NOT_PASSED)
         self.assertIn("NO photos.beton has 240 samples, the folder photos 239 images", said)

@@ -41,9 +41,13 @@ Point judge_training(const ImagesFacts& facts) {
 }  // namespace
 
 Judgement judge_images(const Answers& answers, const ImagesFacts& facts) {
-  constexpr std::string_view kOurs = "data.files=photos.beton";
-  if (!facts.trained_on_file && answers.text("source") == kOurs) {
-    return {judge_kept({"run", facts.trained_on, "images.sh", std::string(kOurs)})};
+  const std::string source = answers.text("source").value_or("");
+  if (source.empty())
+    return {{false, "source: no line source=KEY=VALUE was printed",
+             "leave the last lines of the script as they are"}};
+  const bool says_file = source.starts_with("data.files=") && source.ends_with("photos.beton");
+  if (says_file != facts.trained_on_file) {
+    return {judge_kept({"run", facts.trained_on, "images.sh", source})};
   }
   Judgement judgement{judge_file(facts)};
   judgement.push_back(judge_number(

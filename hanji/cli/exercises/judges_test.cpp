@@ -338,7 +338,9 @@ const ImagesFacts kImages{.folder_images = 240,
                           .validation_loss = 0.35};
 
 std::string images_with(const std::string& changed, ImagesFacts facts = kImages) {
-  return missing(judge_images(Answers("classes=4\nsteps_per_epoch=6.75\n" + changed), facts));
+  return missing(judge_images(
+      Answers("source=data.files=photos.beton\nclasses=4\nsteps_per_epoch=6.75\n" + changed),
+      facts));
 }
 
 TEST(ExerciseImages, AnotherFileARunOnOtherDataAndGuessingAreNamed) {
@@ -352,7 +354,7 @@ TEST(ExerciseImages, AnotherFileARunOnOtherDataAndGuessingAreNamed) {
   facts = kImages;
   facts.trained_on_file = false;
   facts.trained_on = "shapes.beton";
-  EXPECT_THAT(images_with("", facts),
+  EXPECT_THAT(images_with("source=data.files=shapes.beton\n", facts),
               HasSubstr("the run has learned shapes.beton, not photos.beton"));
   facts = kImages;
   facts.validation_loss = 1.38;
@@ -363,7 +365,11 @@ TEST(ExerciseImages, ARunThatWasKeptFromAnotherFileIsNamedAlone) {
   ImagesFacts facts = kImages;
   facts.trained_on_file = false;
   facts.trained_on = "shapes.beton";
-  EXPECT_EQ(images_with("source=data.files=photos.beton\nclasses=10\n", facts),
+  EXPECT_EQ(images_with("source=data.text=photos.beton\n"),
+            "run/ was trained with photos.beton, but images.sh says data.text=photos.beton "
+            "(rm -r run, and run the script again)\n");
+  EXPECT_THAT(images_with("source=\n"), HasSubstr("no line source=KEY=VALUE was printed"));
+  EXPECT_EQ(images_with("classes=10\n", facts),
             "run/ was trained with shapes.beton, but images.sh says data.files=photos.beton "
             "(rm -r run, and run the script again)\n");
 }
