@@ -40,9 +40,8 @@ struct Parsing {
 
 /// An option, a flag or a positional argument, as the help lists it.
 struct OptionDescription {
-  std::vector<std::string>
-      names;         ///< As they are typed, short ones first; none: a positional argument.
-  std::string type;  ///< The name of its value, such as FILE; empty: a flag.
+  std::vector<std::string> names;   ///< Typed forms, short ones first; none: a positional argument.
+  std::string type;                 ///< The name of its value, such as FILE; empty: a flag.
   std::vector<std::string> values;  ///< All that it takes; empty: any.
   std::string doc;
 };

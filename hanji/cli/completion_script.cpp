@@ -24,7 +24,7 @@ std::string replace_all(std::string text, const std::string& from, const std::st
 
 std::string one_line(const std::string& text) { return replace_all(text, "\n", " "); }
 
-/// As one word of bash and zsh.
+/// Quotes a text as one word of bash and zsh.
 std::string quote(const std::string& text) {
   return "'" + replace_all(one_line(text), "'", "'\\''") + "'";
 }
@@ -56,7 +56,7 @@ std::vector<std::string> words_after(const VerbDescription& verb) {
   return words;
 }
 
-/// Of a command with "-" in its name, too.
+/// Makes a name of a function, also of a command with "-" in its name.
 std::string function_name(const std::string& path) {
   return "_" + replace_all(replace_all(path, " ", "_"), "-", "_");
 }

@@ -43,7 +43,7 @@ void check_transpose(const TransposeOptions& options) {
   mistakes.throw_if_any();
 }
 
-/// Of the all_to_all that it is, with what its price is from in `source`.
+/// Prices the all_to_all that it is; `source` says what the price is from.
 report::CollectiveCost price_transpose(const TransposeOptions& options, std::string& source) {
   const report::TransposeBytes bytes = report::transpose_bytes(options.shape);
   cost::Question question{.routine = schedule::Routine::kAllToAll,

@@ -28,7 +28,7 @@ std::string to_text(const ReadingWay& way);
 /// bytes of a sample's inputs and then of its targets.
 struct ReadingHashes {
   std::vector<uint64_t> epochs;  ///< XXH3-64 of the samples of each epoch.
-  std::vector<uint64_t> steps;   ///< Of each global batch, to find the first that differs.
+  std::vector<uint64_t> steps;   ///< Hash of each global batch, to find the first that differs.
   int64_t num_samples = 0;
 };
 

@@ -323,24 +323,20 @@ std::string describe_states(const Plan& plan) {
 
 std::string describe_sums(const Plan& plan) {
   const Config& c = plan.config;
-  std::string text =
-      fmt::format("bits {}, engine {}, {} bucket{} of at most {}", name_of(c.train.bits),
-                  name_of(c.comm.engine), plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
-                  base::format_bytes(c.comm.bucket_bytes));
+  std::string text = fmt::format("bits {}, engine {}, {} of at most {}", name_of(c.train.bits),
+                                 name_of(c.comm.engine), base::counted(plan.num_buckets, "bucket"),
+                                 base::format_bytes(c.comm.bucket_bytes));
   for (const auto& [routine, algorithm] : named_algorithms(c.comm)) {
     text += fmt::format(", {} by {}", name_of(routine), plain(algorithm, 20));
   }
   const bool is_message_engine = c.comm.engine == Engine::kGloo || c.comm.engine == Engine::kMpi;
   if (is_message_engine && plan.hosts.ranks.size() <= 1) {
-    text +=
-        "; within a host its messages are not timed: transfer is priced as that of shm, which is "
-        "faster";
+    text += "; within a host not timed: transfer is priced as that of shm, which is faster";
   }
   if (c.train.bits != Bits::kStable) return text;
-  const int64_t buffers = num_gradient_buffers(plan);
-  return text + fmt::format(", {} of {}, {} gradient buffer{}",
-                            base::counted(c.train.global_batch / c.train.grain, "grain"),
-                            c.train.grain, buffers, buffers == 1 ? "" : "s");
+  return text +
+         fmt::format(", {} of {}, {}", base::counted(c.train.global_batch / c.train.grain, "grain"),
+                     c.train.grain, base::counted(num_gradient_buffers(plan), "gradient buffer"));
 }
 
 /// "each MLP moves weights: 2.1 ms for the 4096 tokens of a micro-batch; activations take 3.4 ms".

@@ -13,17 +13,18 @@ namespace hanji::plan {
 /// Products of one dtype, in floating-point operations a second. 0: no figure is known.
 struct DeviceRate {
   std::string dtype;          ///< "bf16", "fp8", "tf32", "fp32"; of V100 "fp16".
-  double peak_flops = 0;      ///< Of dense matrices, as the manufacturer says.
+  double peak_flops = 0;      ///< Peak of dense matrices, as the manufacturer says.
   double measured_flops = 0;  ///< The fastest product that the source measured.
 };
 
 /// The ways out of a device. Rates are those of topology/nominal.h where it has them.
 struct DeviceLinks {
-  std::string peers;        ///< To the devices of its host: "NVLink 4", "xGMI"; empty: not known.
-  int nvlink = 0;           ///< Its generation; 0: the link is another.
-  std::string host;         ///< To the processors: "PCIe 5 x16", "NVLink-C2C".
-  double host_rate = 0;     ///< Bytes a second, one way; 0: not known.
-  std::string network;      ///< Of the named host, for each device: "InfiniBand NDR 4x (DGX H100)".
+  std::string peers;     ///< To the devices of its host: "NVLink 4", "xGMI"; empty: not known.
+  int nvlink = 0;        ///< Its generation; 0: the link is another.
+  std::string host;      ///< To the processors: "PCIe 5 x16", "NVLink-C2C".
+  double host_rate = 0;  ///< Bytes a second, one way; 0: not known.
+  std::string
+      network;  ///< Network of the named host, for each device: "InfiniBand NDR 4x (DGX H100)".
   double network_rate = 0;  ///< Bytes a second, one way; 0: not known.
 };
 
@@ -38,7 +39,7 @@ struct DeviceSpec {
   double flops = 0;          ///< A second, of the fastest bf16 product published; 0: not known,
   double memory_rate = 0;    ///< bytes a second of its memory,
   double link_rate = 0;      ///< and to the other devices of its host, one way.
-  std::vector<DeviceRate> rates = {};  ///< Of the dtypes that are known, the fastest first.
+  std::vector<DeviceRate> rates = {};  ///< Rates of the dtypes that are known, the fastest first.
   DeviceLinks links = {};
 };
 

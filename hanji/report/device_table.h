@@ -12,7 +12,7 @@ namespace hanji::report {
 struct DeviceMeaning {
   double ridge = 0;   ///< FLOP for each byte of memory at which products stop waiting for it.
   double square = 0;  ///< n of the n x n by n x n product of two-byte elements that has the ridge.
-  double parameters = 0;      ///< Whose states fill the memory: mixed precision, Adam.
+  double parameters = 0;      ///< Number whose states fill the memory: mixed precision, Adam.
   double memory_seconds = 0;  ///< Reading all memory once; no update of all of it is faster.
   double link_tokens =
       0;  ///< Tokens of a rank whose backward hides an all_reduce of bf16 gradients

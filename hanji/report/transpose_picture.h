@@ -19,9 +19,9 @@ struct TransposeShape {
 
 /// What it moves; of ranks with different parts the one that has most.
 struct TransposeBytes {
-  int64_t tensor = 0;    ///< Of all ranks together.
-  int64_t before = 0;    ///< Of a rank's rows.
-  int64_t after = 0;     ///< Of a rank's columns.
+  int64_t tensor = 0;    ///< Bytes of all ranks together.
+  int64_t before = 0;    ///< Bytes of a rank's rows.
+  int64_t after = 0;     ///< Bytes of a rank's columns.
   int64_t sent = 0;      ///< By a rank: its rows without the block of its own columns.
   int64_t gathered = 0;  ///< Received by a rank if all_gather made every row whole instead.
 };

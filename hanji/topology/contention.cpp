@@ -23,7 +23,7 @@ constexpr std::array kKinds = {SharedLink::kMemory, SharedLink::kUnix, SharedLin
 
 /// The rates of links in each round, or why there are none.
 struct Rounds {
-  std::vector<std::vector<double>> rates;  ///< Of each round, those of the links.
+  std::vector<std::vector<double>> rates;  ///< Rates of the links in each round.
   std::string unknown = kNotInTime;
 
   void add(const std::vector<SharedLink>& links, const MeasureLinks& measure) {
@@ -32,7 +32,7 @@ struct Rounds {
     unknown = found.status().message();
   }
 
-  /// Of each link the median; empty where a round failed or none was in time.
+  /// Takes the median of each link; empty where a round failed or none was in time.
   std::vector<double> medians() const {
     std::vector<double> found;
     if (!unknown.empty() || rates.empty()) return found;

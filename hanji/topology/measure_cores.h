@@ -28,12 +28,12 @@ struct CopyRate {
 };
 
 struct CoreRates {
-  int64_t bytes = 0;        ///< Of each buffer: twice the last cache where memory allows.
-  int64_t cache_bytes = 0;  ///< Of the last cache; 0: not known.
+  int64_t bytes = 0;        ///< Size of each buffer: twice the last cache where memory allows.
+  int64_t cache_bytes = 0;  ///< Size of the last cache; 0: not known.
   std::vector<PairRate> pairs{};
   std::vector<CopyRate> copies{};
   double seconds = 0;                      ///< What measuring took.
-  std::optional<Contention> contention{};  ///< Of links; measure_cores() leaves it out.
+  std::optional<Contention> contention{};  ///< Contention of links; measure_cores() leaves it out.
 };
 
 /// Measures one pair of usable CPUs of each kind, then copies on 1 to all usable cores.

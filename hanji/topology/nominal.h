@@ -16,7 +16,7 @@ struct NominalLink {
   double hop_seconds = 0;      ///< A hop in the cost model of NCCL; specifications name no latency.
   double latency_seconds = 0;  ///< A small message, one way, as published; 0: no figure was found.
   std::string latency_source{};  ///< Its ends and who published it; empty without a figure.
-  int year = 0;                  ///< Of the generation of a network; 0: not told.
+  int year = 0;                  ///< Year of the generation of a network; 0: not told.
   std::string rate{};            ///< How the figure comes about: "32 GT/s x 16 x 128/130".
   std::string source{};
 };

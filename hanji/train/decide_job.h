@@ -23,8 +23,9 @@ struct JobRequest {
   std::optional<StartedRanks> started = {};  ///< If the ranks are running already.
   const Workload* own = nullptr;             ///< A program's; null: that of the keys.
   std::function<void(std::string_view)>
-      print;                      ///< Prints the plan, and the changes of a resumed run.
-  TimingProgress on_timing = {};  ///< Of a plan whose operations are timed first; null: silent.
+      print;  ///< Prints the plan, and the changes of a resumed run.
+  TimingProgress on_timing =
+      {};  ///< Progress of a plan whose operations are timed first; null: silent.
 };
 
 /// The result of decide_job(). Without mistakes and without a job: all steps of the saved run are done.

@@ -18,7 +18,7 @@ namespace {
 
 double profiled_seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-/// Of one rank: memory is shared by all ranks of the fullest host.
+/// Sums of one rank: memory is shared by all ranks of the fullest host.
 report::Roof roof_of_rank(const plan::Plan& plan) {
   const base::KernelChoice& kernels = plan.kernels;
   int ranks_of_host = plan.ranks;

@@ -65,7 +65,7 @@ class OperationProfile : public lens::Observer, public trace::KernelObserver {
  private:
   struct Open {
     int64_t start_ns = 0;
-    int64_t within_ns = 0;  ///< Of operations within it.
+    int64_t within_ns = 0;  ///< Time of operations within it.
     std::string name;
     std::string phase;
     int64_t layer = -1;
@@ -92,8 +92,8 @@ class OperationProfile : public lens::Observer, public trace::KernelObserver {
   const PrivateMemory& memory_;
   const comm::Heap& heap_;
   bool is_on_ = false;
-  int64_t layer_ = -1;           ///< Whose forward runs.
-  int64_t backward_layer_ = -1;  ///< Of the last node that a layer has made.
+  int64_t layer_ = -1;           ///< Layer whose forward runs.
+  int64_t backward_layer_ = -1;  ///< Layer of the last node that a layer has made.
   std::vector<Nodes> nodes_;
   std::vector<Open> open_;
   std::map<std::tuple<std::string, int64_t, std::string>, size_t> rows_;

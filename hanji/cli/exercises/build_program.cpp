@@ -29,7 +29,7 @@ bool is_on_path(const std::string& program) {
   });
 }
 
-/// As find_package() looks below a prefix.
+/// Looks below a prefix where find_package() does.
 bool has_package(const fs::path& prefix) {
   std::error_code ignored;
   for (const char* libraries : {"lib", "lib64", "share"}) {

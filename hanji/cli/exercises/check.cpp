@@ -25,7 +25,7 @@ constexpr int kMeasurements = 3;
 struct CheckedPlace {
   const Exercise& exercise;
   fs::path folder;
-  std::string text;  ///< Of the file that the user edits.
+  std::string text;  ///< Content of the file that the user edits.
   CommandRunner& runner;
 };
 

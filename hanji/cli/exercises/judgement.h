@@ -40,14 +40,14 @@ Point judge_kept(const KeptFolder& kept);
 /// Compares a number that was given with the one that was found, within `tolerance` of it.
 /// `why`: where the right one comes from, for the sentence of both outcomes.
 struct Expected {
-  std::string_view name;  ///< Of the answer.
+  std::string_view name;  ///< Name of the answer.
   double value = 0;
   double tolerance = 0.05;  ///< Relative; of kOrder a factor.
   std::string why;
   std::string hint;
 };
 Point judge_number(const Answers& answers, const Expected& expected);
-/// As judge_number(), but right within a factor of `tolerance` either way.
+/// Judges a number as judge_number() does, but right within a factor of `tolerance` either way.
 Point judge_order(const Answers& answers, const Expected& expected);
 
 }  // namespace hanji::cli

@@ -38,13 +38,13 @@ struct AccumulationRank {
 struct AccumulationJob {
   int ranks = 2;
   int steps = 4;
-  int micro_batches = 3;  ///< Of a rank and step.
-  int samples = 2;        ///< Of a micro-batch.
+  int micro_batches = 3;  ///< Number for a rank and step.
+  int samples = 2;        ///< Number in a micro-batch.
 };
 /// What becomes of the gradients of a step before the optimizer sees them.
 struct GradientFactors {
-  double all = 1;        ///< Of the mean over all samples.
-  double per_later = 1;  ///< Of a micro-batch's, again for each micro-batch after it.
+  double all = 1;        ///< Weight of the mean over all samples.
+  double per_later = 1;  ///< Weight of a micro-batch's mean, again for each micro-batch after it.
 };
 /// The weights of one process that takes each step on all samples at once.
 std::vector<double> train_alone(const AccumulationJob& job, const GradientFactors& factors = {});
@@ -58,9 +58,9 @@ struct HybridFacts {
   bool shares_memory = false;
   int ranks = 0;
   int dp = 1, fsdp = 1;
-  double parameter_bytes = 0;  ///< Of a group of fsdp ranks, as counted.
+  double parameter_bytes = 0;  ///< Bytes of a group of fsdp ranks, as counted.
   double optimizer_bytes = 0;  ///< The same of moments.
-  double wire_bytes = 0;       ///< Of a step, all ranks, as counted.
+  double wire_bytes = 0;       ///< Bytes of a step, all ranks, as counted.
 };
 Judgement judge_hybrid(const Answers& answers, const HybridFacts& facts);
 
@@ -68,7 +68,7 @@ Judgement judge_hybrid(const Answers& answers, const HybridFacts& facts);
 struct OverheadFacts {
   double step_seconds = 0;
   double exposed_seconds = 0;  ///< Mean over ranks and steps, of the first run.
-  double exposed_after = 0;    ///< Of the second.
+  double exposed_after = 0;    ///< Figure of the second run.
   std::string engine;          ///< comm.engine of the first run.
   std::vector<std::string> changed_keys;
   plan::Config after;  ///< Of the second run.
@@ -95,10 +95,10 @@ struct HangFacts {
   std::string verdict;  ///< What the engine said of the original at its deadline.
   bool timed_out = false;
   int exit_code = 0;
-  std::string last_words;      ///< Of the mended program.
-  std::vector<double> totals;  ///< That its ranks printed, by rank.
+  std::string last_words;      ///< Last line of the mended program.
+  std::vector<double> totals;  ///< Totals that its ranks printed, by rank.
   int ranks = 2;
-  double expected_total = 28;  ///< Of all batches.
+  double expected_total = 28;  ///< Total of all batches.
 };
 Judgement judge_hang(const Answers& answers, const HangFacts& facts);
 
