@@ -36,9 +36,9 @@ class Collectives(CommandTest):
 
     def test_the_page_shows_the_rounds(self):
         page = self.words(self.hanji("simulate", "broadcast", *TEXTBOOK).stdout)
-        self.assertRegex(page, r"0->4 .*then 1 friend served")
-        self.assertRegex(page, r"0->2, 4->6 .*then 3 friends served")
-        self.assertRegex(page, r"0->1, 2->3, 4->5, 6->7 .*then 7 friends served")
+        self.assertRegex(page, r"0->4 .*then 1 other served")
+        self.assertRegex(page, r"0->2, 4->6 .*then 3 others served")
+        self.assertRegex(page, r"0->1, 2->3, 4->5, 6->7 .*then 7 others served")
         self.assertIn("at 143 kB/s each", page)
         reduce = self.hanji("simulate", "reduce", *TEXTBOOK, "--algorithm", "binomial").stdout
         rounds = re.findall(r"\d->\d(?:, \d->\d)*", reduce)
