@@ -74,8 +74,8 @@ class Docs(CommandTest):
         self.assertEqual([], [path for one in PAGES for path in missing_paths(one, one.read_text())])
 
     def test_every_file_of_a_run_that_the_pages_name_is_written(self):
-        sources = "\n".join(one.read_text() for folder in ("hanji", "python", "bench") for one in (ROOT / folder).rglob("*")
-                            if one.suffix in (".h", ".cpp", ".py") and "test" not in one.name)
+        sources = "\n".join(one.read_text() for folder in ("hanji", "python", "bench", "tools") for one in (ROOT / folder).rglob("*")
+                            if one.suffix in (".h", ".cpp", ".py", ".sh") and "test" not in one.name)
         pages = [one for one in PAGES if one.name != "CHANGELOG.md"]
         self.assertEqual([], [name for one in pages for name in unwritten_files(one, one.read_text(), sources)])
         text = "`run.jsonl`, `rank_0.json`\n```\n rank.1.json part_2/x.safetensors\n```\n```sh\ncat mine.json\n```\nmine.json"

@@ -132,7 +132,7 @@ TEST(SaveFaults, TooLittleRoomIsKnownBeforeAnythingIsWritten) {
                     .optimizer = {}};
   const Status status = save_checkpoint({.folder = temporary.path()}, state, {.step = 1});
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
-  EXPECT_THAT(status.message(), HasSubstr("a checkpoint takes 1.00 PiB"));
+  EXPECT_THAT(status.message(), HasSubstr("a checkpoint takes 1.13 PB"));
   EXPECT_TRUE(fs::is_empty(temporary.path()));
 }
 

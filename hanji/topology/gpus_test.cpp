@@ -58,7 +58,7 @@ TEST(ReadGpus, EveryGpuWithItsLinksThatAreUp) {
   ASSERT_THAT(report.gpus[0].nvlinks, SizeIs(6));
   EXPECT_EQ(report.gpus[0].nvlinks[0], (NvlinkPort{4, NvlinkPeer::kGpu, "0000:81:00.0"}));
   EXPECT_EQ(report.gpus[0].nvlinks[5], (NvlinkPort{4, NvlinkPeer::kSwitch, "0000:c1:00.0"}));
-  EXPECT_THAT(report.gpus[0].facts, Contains(Fact{"memory", "80.0 GiB"}));
+  EXPECT_THAT(report.gpus[0].facts, Contains(Fact{"memory", "85.9 GB"}));
   ASSERT_THAT(report.peers, SizeIs(1));
   EXPECT_EQ(report.peers[0].verdict, Verdict::kPossible);
 }

@@ -56,7 +56,7 @@ bool is_well_formed(const std::string& text) {
 
 TEST(GraphText, ATreeThenLinksAndReasons) {
   EXPECT_EQ(graph_text(small_host()),
-            "machine <a&b>, 1.00 GiB\n"
+            "machine <a&b>, 1.07 GB\n"
             "+- core 0, CPUs 0-2,8\n"
             "+- GPU a  <PCIe 5 x16, 63.0 GB/s one way>\n"
             "+- GPU b  <PCIe 5 x16, 63.0 GB/s one way>\n"
