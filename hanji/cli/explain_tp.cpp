@@ -171,11 +171,7 @@ void add_explain_tp(Verb explain_verb) {
   verb.add_option("--element-bytes", &options->element_bytes, "2 for bf16, 4 for float32")
       .range(1, 8)
       .show_default();
-  verb.add_option("--bandwidth", &options->bandwidth,
-                  "of every link, each way: 25GB/s; default: what this host measures")
-      .type_name("RATE");
-  verb.add_option("--latency", &options->latency, "of every message: 10us; default: none")
-      .type_name("TIME");
+  add_link_options(verb, options->bandwidth, options->latency);
   verb.add_flag("--json", &options->as_json, "for programs");
   verb.on_chosen([=] {
     print_text(explain(*options), options->as_json);

@@ -26,6 +26,13 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   return result;
 }
 
+void add_link_options(const Verb& verb, std::string& bandwidth, std::string& latency) {
+  verb.add_option("--bandwidth", &bandwidth,
+                  "of every link, each way: 25GB/s; default: what this host measures")
+      .type_name("RATE");
+  verb.add_option("--latency", &latency, "of every message: 10us; default: none").type_name("TIME");
+}
+
 void check_links(const std::string& bandwidth, const std::string& latency,
                  OptionMistakes& mistakes) {
   if (bandwidth.empty() && !latency.empty()) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "hanji/cli/command_line.h"
 #include "hanji/cli/option_mistakes.h"
 #include "hanji/cost/linear_region.h"
 #include "hanji/cost/rates.h"
@@ -24,6 +25,9 @@ struct Links {
   cost::SecondsOf seconds_of;
   std::string source;
 };
+
+/// Declares --bandwidth and --latency of a verb that prices calls on this host where they are left out.
+void add_link_options(const Verb& verb, std::string& bandwidth, std::string& latency);
 
 /// Adds what is wrong with --bandwidth and --latency, which may be empty.
 void check_links(const std::string& bandwidth, const std::string& latency,

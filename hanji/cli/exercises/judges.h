@@ -71,7 +71,7 @@ struct OverheadFacts {
   double exposed_after = 0;    ///< Figure of the second run.
   std::string engine;          ///< comm.engine of the first run.
   std::vector<std::string> changed_keys;
-  plan::Config after;  ///< Of the second run.
+  plan::Config after;  ///< Configuration of the second run.
 };
 Judgement judge_overhead(const Answers& answers, const OverheadFacts& facts);
 
