@@ -12,8 +12,8 @@
 
 #include "hanji/base/env.h"
 #include "hanji/base/file.h"
-#include "hanji/launch/internal/pointers_to.h"
 #include "hanji/launch/internal/sealed_file.h"
+#include "hanji/launch/pointers_to.h"
 #include "hanji/shm/liveness.h"
 
 namespace hanji::launch {

@@ -14,6 +14,7 @@
 #include "hanji/base/env.h"
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
+#include "hanji/launch/pointers_to.h"
 #include "hanji/shm/liveness.h"
 
 namespace hanji::cli {
@@ -34,13 +35,6 @@ std::vector<std::string> environment_with_this_command() {
   }
   lines.push_back("PATH=" + path);
   return lines;
-}
-
-std::vector<char*> pointers_to_words(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 /// In a group of its own, with the signals that this process holds or ignores as they are by default.
@@ -64,8 +58,8 @@ pid_t start_in_group(std::vector<std::string>& words, const fs::path& folder, in
   std::vector<std::string> environment = environment_with_this_command();
   pid_t pid = -1;
   const int error =
-      ::posix_spawnp(&pid, words[0].c_str(), &actions, &attributes, pointers_to_words(words).data(),
-                     pointers_to_words(environment).data());
+      ::posix_spawnp(&pid, words[0].c_str(), &actions, &attributes,
+                     launch::pointers_to(words).data(), launch::pointers_to(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw Error(base::from_errno("start " + words[0], error));

@@ -11,7 +11,7 @@
 
 #include "hanji/base/env.h"
 #include "hanji/base/socket.h"
-#include "hanji/launch/internal/pointers_to.h"
+#include "hanji/launch/pointers_to.h"
 #include "hanji/shm/liveness.h"
 
 namespace hanji::launch {
